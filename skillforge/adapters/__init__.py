@@ -1,0 +1,1 @@
+"""Adapters: one outside thing per file, none importing another."""

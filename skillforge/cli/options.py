@@ -1,0 +1,79 @@
+"""Options and output that commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+EXIT_OK, EXIT_INCONCLUSIVE, EXIT_NEGATIVE = 0, 3, 4
+
+
+def project_option(command: Command) -> Command:
+    """Add ``--project``."""
+    return click.option(
+        "--project",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder with skillforge.toml; default: the nearest one upwards from here.",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """Add ``--json``."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON object instead of tables."
+    )(command)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paying:
+    """What every command that pays is told."""
+
+    model: str | None
+    api_base: str | None
+    max_usd: float | None
+    max_tokens: int | None
+    max_rollouts: int | None
+    max_minutes: float | None
+    dry_run: bool
+    seed: int
+
+
+_PAYING = (
+    click.option("--model", help="litellm model name for worker and proposer."),
+    click.option("--api-base", help="Address of an OpenAI-compatible endpoint."),
+    click.option("--max-usd", type=click.FloatRange(0), help="Cap of USD."),
+    click.option("--max-tokens", type=click.IntRange(0), help="Cap of tokens."),
+    click.option("--max-rollouts", type=click.IntRange(0), help="Cap of rollouts."),
+    click.option("--max-minutes", type=click.FloatRange(0), help="No new calls after that."),
+    click.option("--dry-run", is_flag=True, help="Print what it would cost; spend nothing."),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True),
+)
+
+
+def paying_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add model, caps, dry run and seed; the command gets them as one ``paying`` argument."""
+
+    @wraps(command)
+    def gathered(**values: Any) -> int:
+        paying = Paying(**{name: values.pop(name) for name in Paying.__dataclass_fields__})
+        return command(paying=paying, **values)
+
+    for option in reversed(_PAYING):
+        gathered = option(gathered)
+    return gathered
+
+
+def emit(data: Mapping[str, Any], as_json: bool, show: Callable[[Mapping[str, Any]], None]) -> None:
+    """Print a result: as one JSON object, or by a function that shows it to people."""
+    if as_json:
+        click.echo(json.dumps({"schema": 1, **data}, ensure_ascii=False, allow_nan=False))
+    else:
+        show(data)

@@ -1,0 +1,268 @@
+"""Commands that run rollouts: `eval`, `evolve`, `nightly`, `audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from skillforge.cli.engine import Engine, drive, make_engine
+from skillforge.cli.options import (
+    EXIT_INCONCLUSIVE,
+    EXIT_NEGATIVE,
+    EXIT_OK,
+    Paying,
+    emit,
+    json_option,
+    paying_options,
+    project_option,
+)
+from skillforge.cli.session import open_session
+from skillforge.core.task import Split
+from skillforge.errors import BudgetSpent, SuiteError
+from skillforge.report import tables
+from skillforge.workflows.audit import audit_units
+from skillforge.workflows.contrast import Report, freeze_context, salt_of, spread
+from skillforge.workflows.curate import require_served
+from skillforge.workflows.estimate import estimate
+from skillforge.workflows.evaluate import evaluate
+from skillforge.workflows.nightly import Nightly, NightlySettings
+
+suite_option = click.option("--suite", default="desk", show_default=True, help="A task suite.")
+
+
+@click.command("eval")
+@click.argument("skill")
+@suite_option
+@click.option("--tasks", type=click.IntRange(1), default=40, show_default=True)
+@click.option("--replicates", type=click.IntRange(1), default=1, show_default=True)
+@project_option
+@json_option
+@paying_options
+def eval_(
+    skill: str,
+    suite: str,
+    tasks: int,
+    replicates: int,
+    project: Path | None,
+    as_json: bool,
+    paying: Paying,
+) -> int:
+    """Measure a skill against its absence: paired rollouts, the four outcomes, lift, evidence."""
+    with open_session(project, write=True) as session:
+        engine = make_engine(session, suite, paying)
+        require_served(session.curator.state, skill)
+        if paying.dry_run:
+            rollouts = 2 * tasks * replicates
+            return _estimate(engine, [skill], rollouts, rollouts, as_json)
+        run = engine.open("eval", {"skill": skill, "tasks": tasks, "replicates": replicates})
+        measured = drive(
+            evaluate(
+                engine.bench(run),
+                session.curator,
+                engine.suite,
+                skill,
+                engine.rules,
+                tasks=tasks,
+                retriever=engine.context_retriever(),
+                k=engine.evolve_settings.k,
+                replicates=replicates,
+            )
+        )
+        spend = engine.close(run)
+    totals = {"cost_usd": spend["usd"], "tokens": spend["tokens"], "seconds": spend["seconds"]}
+    data = measured.to_json() | totals | {"spend": spend}
+    emit(data, as_json, tables.evaluation)
+    inconclusive = data["decision"] == "insufficient_evidence"
+    return EXIT_INCONCLUSIVE if inconclusive else EXIT_OK
+
+
+@click.command("evolve")
+@click.argument("skill")
+@suite_option
+@project_option
+@json_option
+@paying_options
+def evolve(skill: str, suite: str, project: Path | None, as_json: bool, paying: Paying) -> int:
+    """Try to make one skill better: propose, screen, confirm on fresh tasks, decide."""
+    with open_session(project, write=True) as session:
+        engine = make_engine(session, suite, paying)
+        require_served(session.curator.state, skill)
+        if paying.dry_run:
+            return _estimate(engine, [skill], *_evolve_range(engine), as_json)
+        run = engine.open("evolve", {"skill": skill})
+        evolver = engine.evolver(run, cohort_size=engine.evolve_settings.max_confirm)
+        report = drive(evolver.evolve(skill))
+        spend = engine.close(run, report.stopped_by or "done")
+    data = report.to_json() | {"spend": spend}
+    if report.stopped_by and not any(c["confirm"] for c in data["candidates"]):
+        raise BudgetSpent(report.stopped_by)
+
+    def show(data: Mapping[str, Any]) -> None:
+        tables.paired_table([data])
+        _reasons([data])
+        tables.audit_table([report.audit_json()])
+        click.echo(tables.spend_line(spend))
+
+    emit(data, as_json, show)
+    return _evolve_exit(data)
+
+
+def _evolve_exit(data: Report) -> int:
+    decisions = {c["decision"] for c in data["candidates"]}
+    if data["adopted"] or decisions <= {"no_change"}:
+        return EXIT_OK
+    rejected = {"rejected_harm", "rejected_futile", "screened_out", "refused", "rolled_back"}
+    return EXIT_NEGATIVE if decisions & rejected else EXIT_INCONCLUSIVE
+
+
+@click.command("nightly")
+@suite_option
+@project_option
+@json_option
+@paying_options
+def nightly(suite: str, project: Path | None, as_json: bool, paying: Paying) -> int:
+    """Evolve the library under a budget, then audit, retire, promote, re-index and report."""
+    with open_session(project, write=True) as session:
+        engine = make_engine(session, suite, paying)
+        order = night_order(engine)
+        if paying.dry_run:
+            low, high = _evolve_range(engine)
+            return _estimate(engine, order, low * len(order), high * len(order), as_json)
+        data = run_night(engine, order)
+    emit(data, as_json, show_night)
+    return EXIT_OK
+
+
+def night_order(engine: Engine) -> list[str]:
+    """Return the skills that a night evolves: those named, or all the suite has tasks for.
+
+    Never measured ones come first.
+
+    Raises:
+        SuiteError: No served skill has tasks in the suite.
+    """
+    curator, settings = engine.session.curator, engine.session.project.settings.nightly
+    if settings.skills:
+        for name in settings.skills:
+            require_served(curator.state, name)
+        return list(settings.skills)
+    known = [name for name in curator.state.served if name in engine.suite.skills]
+    if not known:
+        if not curator.state.skills:
+            require_served(curator.state, "")
+        raise SuiteError(
+            f"suite {engine.suite.name} has no tasks for any served skill; it has tasks for "
+            f"{', '.join(engine.suite.skills) or 'no skill'}"
+        )
+    return sorted(known, key=lambda n: curator.state.skills[n].evidence != "unmeasured")
+
+
+def run_night(engine: Engine, order: list[str]) -> Report:
+    """Run one night and return its report with the spend."""
+    session, settings = engine.session, engine.session.project.settings.nightly
+    run = engine.open("nightly", {"skills": order})
+    cohort_size = len(order) * engine.evolve_settings.max_confirm
+    night = Nightly(
+        evolver=engine.evolver(run, cohort_size=cohort_size),
+        suite=engine.suite,
+        settings=NightlySettings(skills=tuple(order), library_audits=settings.library_audits),
+        make_retriever=session.retriever,
+        announce=engine.progress.announce,
+    )
+    report = drive(night.run(order))
+    spend = engine.close(run, report.stopped_by)
+    return {**report.to_json(), "spend": spend}
+
+
+def show_night(data: Mapping[str, Any]) -> None:
+    """Print the report of a night."""
+    tables.paired_table(data["skills"])
+    _reasons(data["skills"])
+    click.echo()
+    tables.audit_table(data["audits"])
+    click.echo()
+    if data["library_audits"]:
+        tables.library_table(data["library_audits"])
+        click.echo()
+    for promoted in data["promoted"]:
+        click.echo(f"promoted  {promoted['skill']} {promoted['version'][:10]}")
+    for retired in data["retired"]:
+        click.echo(f"retired   {retired['skill']} {retired['version'][:10]}: {retired['reason']}")
+    if data["unmeasured"]:
+        click.echo(f"left unmeasured: {', '.join(data['unmeasured'])}")
+    click.echo(tables.spend_line(data["spend"]))
+    click.echo(f"run {data['run_id']}: {data['stopped_by']}")
+
+
+def _reasons(reports: Any) -> None:
+    for report in reports:
+        for candidate in report["candidates"]:
+            edit = candidate["edits"][0]
+            click.echo(f"{report['skill']}: {candidate['proposer']} ({edit['summary']})")
+            for reason in candidate["reasons"]:
+                click.echo(f"    {candidate['decision']}: {reason}")
+
+
+@click.group("audit")
+def audit() -> None:
+    """Measure what parts are worth by leaving them out."""
+
+
+@audit.command("units")
+@click.argument("skill")
+@suite_option
+@click.option("--tasks", type=click.IntRange(2), default=24, show_default=True)
+@project_option
+@json_option
+@paying_options
+def units(
+    skill: str, suite: str, tasks: int, project: Path | None, as_json: bool, paying: Paying
+) -> int:
+    """Measure every unit of a skill by leaving it out, on tasks of the screen split."""
+    with open_session(project, write=True) as session:
+        engine = make_engine(session, suite, paying)
+        record = require_served(session.curator.state, skill)
+        package = session.curator.package(skill)
+        available = engine.suite.select(skill=skill, split=Split.SCREEN)
+        if not available:
+            raise SuiteError(f"suite {engine.suite.name} has no screen tasks for {skill}")
+        anchors = spread(available, tasks, paying.seed, salt_of(skill), 1)
+        if paying.dry_run:
+            return _estimate(engine, [skill], 2 * len(anchors), 20 * len(anchors), as_json)
+        run = engine.open("audit", {"skill": skill, "tasks": tasks})
+        context = freeze_context(
+            engine.context_retriever(), skill, anchors, engine.evolve_settings.k
+        )
+        found = drive(audit_units(engine.bench(run), package, anchors, context))
+        spend = engine.close(run)
+    rows = [u.to_json() | {"removed": False} for u in found]
+    data = {"skill": skill, "version": record.current, "units": rows, "spend": spend}
+    emit(data, as_json, lambda data: tables.audit_table([data]))
+    return EXIT_OK
+
+
+def _evolve_range(engine: Engine) -> tuple[int, int]:
+    """Return the fewest and most rollouts of evolving one skill."""
+    s, units, candidates = engine.evolve_settings, 12, 4
+    fixed = s.propose_tasks + s.anchors
+    most = fixed + s.anchors * (units + candidates) + engine.rules.max_tasks * (1 + s.max_confirm)
+    return fixed, most
+
+
+def _estimate(engine: Engine, skills: list[str], low: int, high: int, as_json: bool) -> int:
+    session = engine.session
+    packages = [session.curator.package(name) for name in skills]
+    longest = max(packages, key=lambda p: len(p.body))
+    tasks = [t for name in skills for t in engine.suite.select(skill=name)]
+    if not tasks:
+        raise SuiteError(f"suite {engine.suite.name} has no tasks for {', '.join(skills)}")
+    found = estimate(engine.worker, engine.model, tasks, [longest], fewest=low, most=high)
+    emit(found.to_json(), as_json, lambda _: click.echo(str(found)))
+    return EXIT_OK
+
+
+COMMANDS = {"eval": eval_, "evolve": evolve, "nightly": nightly, "audit": audit}
+"""By name, for `skillforge.cli.main`."""

@@ -1,0 +1,148 @@
+"""Opens a project: the one place where adapters are chosen and put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from skillforge.adapters.files import FolderLibrary
+from skillforge.adapters.ledger import SqliteLedger
+from skillforge.adapters.project import FILE, Project, find_project, load_project
+from skillforge.errors import ConfigError, LedgerError
+from skillforge.workflows.curate import Curator
+
+if TYPE_CHECKING:
+    from skillforge.core.task import Suite
+    from skillforge.ports import ChatModel, Embedder
+    from skillforge.workflows.retrieve import Retriever
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """An open project with its parts."""
+
+    project: Project
+    ledger: SqliteLedger
+    library: FolderLibrary
+    curator: Curator
+    notes: tuple[str, ...] = field(default=())
+    """What opening did to bring ledger and folder in step."""
+
+    def suite(self, name: str) -> Suite:
+        """Load a suite by name, from the project's folders or the shipped ones."""
+        from skillforge.adapters.suites import find_suite, load_suite
+
+        return load_suite(find_suite(name, self.suite_roots))
+
+    @property
+    def suite_roots(self) -> tuple[Path, ...]:
+        """Folders that suites are looked for in."""
+        from skillforge.adapters.shipped import shipped_suites
+
+        mine = [self.project.root / path for path in self.project.settings.suites.paths]
+        return (*[path for path in mine if path.is_dir()], shipped_suites())
+
+    def model(self, name: str | None, api_base: str | None) -> ChatModel:
+        """Return the model of that name, the project's worker by default."""
+        return make_model(self.project, name, api_base)
+
+    def retriever(self) -> Retriever:
+        """Embed and index the served library; vectors are kept between commands."""
+        from skillforge.adapters.index import open_index
+        from skillforge.workflows.retrieve import build_retriever
+
+        return build_retriever(
+            self.curator.served(),
+            make_embedder(self.project),
+            lambda vectors: open_index(vectors),
+        )
+
+
+def make_model(project: Project, name: str | None, api_base: str | None) -> ChatModel:
+    """Return a chat model behind litellm; the embedded one is registered with it first."""
+    from skillforge.adapters.models import LitellmModel
+
+    settings = project.settings
+    chosen = name or settings.model.worker
+    if chosen.startswith("local/"):
+        from skillforge.adapters import local_model
+
+        local_model.register(
+            slots=settings.model.parallel, deterministic=settings.model.deterministic
+        )
+    return LitellmModel(
+        chosen,
+        api_base=api_base or settings.model.api_base,
+        prices=settings.prices.get(chosen),
+    )
+
+
+def make_embedder(project: Project) -> Embedder:
+    """Return the embedder that the project names."""
+    from skillforge.adapters.embedder import SentenceEmbedder
+
+    return SentenceEmbedder(project.settings.embedding.model)
+
+
+@contextmanager
+def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Session]:
+    """Open the project at or above a folder and bring its ledger and folder in step.
+
+    Args:
+        folder: The project's folder; None looks from the working directory upwards.
+        write: Whether the command changes anything; then it must be the only one that does. A
+            reading command goes on without bringing things in step where another one writes.
+
+    Raises:
+        ConfigError: There is no project here.
+        LedgerError: Another command is writing, or the ledger cannot be opened.
+    """
+    root = folder or find_project(Path.cwd())
+    if root is None:
+        raise ConfigError(
+            f"no {FILE} in {Path.cwd()} or above it: run `skillforge init`, or name the folder "
+            "with --project"
+        )
+    project = load_project(root, os.environ)
+    with ExitStack() as stack:
+        alone = _lock(stack, project, write)
+        ledger = SqliteLedger(project.state / "ledger.db")
+        stack.callback(ledger.close)
+        library = FolderLibrary(project.library)
+        session = Session(
+            project=project,
+            ledger=ledger,
+            library=library,
+            curator=Curator(ledger=ledger, library=library),
+        )
+        if alone:
+            session.notes = session.curator.sync()
+            for note in session.notes:
+                click.echo(f"note: {note}", err=True)
+        yield session
+
+
+def _lock(stack: ExitStack, project: Project, write: bool) -> bool:
+    """Take the project's lock; return whether it was free."""
+    from filelock import FileLock, Timeout
+
+    path = project.state / "lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(FileLock(path, timeout=0))
+    except Timeout as error:
+        if not write:
+            return False
+        raise LedgerError(
+            f"{path}: another skillforge command is writing to this project; wait for it to end, "
+            "then repeat"
+        ) from error
+    except OSError as error:
+        raise LedgerError(f"{path}: {error}; check that the folder can be written") from error
+    return True

@@ -1,0 +1,60 @@
+"""`init` and `doctor`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from skillforge.cli.options import EXIT_OK, emit, json_option, project_option
+
+
+@click.command("init")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
+@click.option("--library", default="skills", show_default=True, help="Folder of the skills.")
+@click.option("--model", default="local/smollm2", show_default=True, help="Model of the worker.")
+def init(folder: Path, library: str, model: str) -> int:
+    """Write a project file.
+
+    Example: skillforge init --library skills
+    """
+    from skillforge.adapters.project import write_project
+
+    path = write_project(folder, library=library, model=model)
+    (folder / library).mkdir(parents=True, exist_ok=True)
+    click.echo(f"wrote {path}; put SKILL.md packages into {folder / library}")
+    return EXIT_OK
+
+
+@click.command("doctor")
+@project_option
+@json_option
+@click.option("--model", help="Model to check; default: the project's worker.")
+@click.option("--deep", is_flag=True, help="Also make one completion and one embedding.")
+def doctor(project: Path | None, as_json: bool, model: str | None, deep: bool) -> int:
+    """Check models, keys, embedder, index and ledger; say how to get what is missing."""
+    from skillforge.adapters.doctor import checks
+    from skillforge.adapters.project import LOCAL_MODEL, find_project, load_project
+
+    root = project or find_project(Path.cwd())
+    settings = load_project(root, os.environ) if root is not None else None
+    chosen = model or (settings.settings.model.worker if settings else LOCAL_MODEL)
+    state = settings.state if settings else Path.cwd()
+    found = checks(model=chosen, state=state, deep=deep)
+
+    def show(data: Mapping[str, Any]) -> None:
+        for check in data["checks"]:
+            mark = "ok  " if check["ok"] else "MISS"
+            click.echo(f"{mark} {check['name']}: {check['detail']}")
+            if not check["ok"]:
+                click.echo(f"     {check['fix']}")
+
+    data = {"ok": all(c.ok for c in found), "checks": [c.to_json() for c in found]}
+    emit(data, as_json, show)
+    return EXIT_OK if data["ok"] else 1
+
+
+COMMANDS = {"init": init, "doctor": doctor}

@@ -1,0 +1,1 @@
+"""Pure core: frozen data and functions, with no clock, disk, network or hidden randomness."""

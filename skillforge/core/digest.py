@@ -1,0 +1,42 @@
+"""Content addresses: SHA-256 over bytes and over canonical JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+"""Anything JSON can hold; floats must be finite."""
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 of ``data`` as 64 lower-case hex digits.
+
+    >>> sha256(b"")[:12]
+    'e3b0c44298fc'
+    """
+    return hashlib.sha256(data).hexdigest()
+
+
+def canonical_json(value: object) -> str:
+    """Render ``value`` as JSON with sorted keys and no spare white space.
+
+    Equal values give equal text whatever the order of their keys. NaN and infinities raise
+    ``ValueError``: they have no JSON form and would make a digest meaningless.
+
+    >>> canonical_json({"b": 1, "a": [True, None]})
+    '{"a":[true,null],"b":1}'
+    """
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def json_digest(value: object) -> str:
+    """Return the SHA-256 of the canonical JSON of ``value``.
+
+    >>> json_digest({"a": 1, "b": 2}) == json_digest({"b": 2, "a": 1})
+    True
+    """
+    return sha256(canonical_json(value).encode())

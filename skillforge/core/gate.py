@@ -1,0 +1,399 @@
+"""The gate: when evidence is enough to keep an edit, to drop it, or to say neither.
+
+Each fresh confirm task is one bet on the paired difference d (augmented − base, replicates
+averaged), in the order registered before the first of them was run. Three e-processes run side by
+side: for the claim that the candidate makes (`lift`, or `non_inferiority` for a removal), for harm,
+and for futility. The claim's process crossing 1/α puts the candidate on probation; harm or futility
+ends it. Betting goes on while on probation, because promotion needs the larger evidence that
+false-discovery control over a whole cohort asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from skillforge.core.eprocess import (
+    DEFAULT_LAMBDAS,
+    EProcess,
+    futility_bet,
+    harm_bet,
+    lift_bet,
+    non_inferiority_bet,
+)
+from skillforge.core.intervals import betting_interval
+from skillforge.core.multiplicity import e_bh
+from skillforge.core.power import mde
+from skillforge.core.rollout import Pair, PairedTable, Void, tabulate
+from skillforge.errors import ConfigError
+
+
+class Basis(StrEnum):
+    """What a candidate claims."""
+
+    LIFT = "lift"
+    """Better than the base: H0 is E[d] ≤ 0."""
+    NON_INFERIORITY = "non_inferiority"
+    """Not worse than the base by the margin (removals): H0 is E[d] ≤ −margin."""
+
+
+class Decision(StrEnum):
+    """What became of a candidate."""
+
+    PROBATION = "probation"
+    PROMOTED = "promoted"
+    REJECTED_HARM = "rejected_harm"
+    REJECTED_FUTILE = "rejected_futile"
+    INSUFFICIENT_EVIDENCE = "insufficient_evidence"
+    SCREENED_OUT = "screened_out"
+    NO_CHANGE = "no_change"
+    REFUSED = "refused"
+    ROLLED_BACK = "rolled_back"
+    UNMEASURED = "unmeasured"
+    INFRA_FAILED = "infra_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRules:
+    """The error rates and sizes of the gate, fixed before the first bet."""
+
+    alpha: float = 0.05
+    """Per-candidate probability that an edit without lift ever reaches probation."""
+    beta: float = 0.10
+    """Probability that an edit worth ``min_effect`` is ever called futile."""
+    min_effect: float = 0.10
+    """Smallest lift worth finding, as a difference of scores in (0, 1)."""
+    margin: float = 0.05
+    """Largest loss that a removal may cost, as a difference of scores in (0, 1)."""
+    harm_stop: float = 0.20
+    """Error rate of stopping an unproven candidate for harm."""
+    harm_retire: float = 0.05
+    """Error rate of rolling back or retiring what is served."""
+    fdr: float = 0.10
+    """Share of false discoveries allowed among the promotions of one cohort."""
+    max_tasks: int = 200
+    """Most confirm tasks that one candidate may use."""
+    lambdas: tuple[float, ...] = DEFAULT_LAMBDAS
+    """Bets mixed with equal weight, each in (0, 1)."""
+
+    def __post_init__(self) -> None:
+        """Refuse rates outside (0, 1) and an empty horizon."""
+        for name in ("alpha", "beta", "min_effect", "margin", "harm_stop", "harm_retire", "fdr"):
+            value = getattr(self, name)
+            if not 0 < value < 1:
+                raise ConfigError(f"[gate] {name} is {value}; expected a number between 0 and 1")
+        if self.max_tasks < 1:
+            raise ConfigError(f"[gate] max_tasks is {self.max_tasks}; expected at least 1")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rules as a JSON object, for the registration event."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {
+            "lambdas": list(self.lambdas)
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> GateRules:
+        """Read the rules back from a registration event."""
+        return cls(**{**data, "lambdas": tuple(data["lambdas"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateState:
+    """The three processes after some bets."""
+
+    basis: Basis
+    claim: EProcess
+    harm: EProcess
+    futility: EProcess
+    on_probation: bool = False
+    verdict: Decision | None = None
+    """Set once nothing more is to be bet."""
+
+    @property
+    def decision(self) -> Decision:
+        """The verdict if the candidate stopped now."""
+        if self.verdict is not None:
+            return self.verdict
+        return Decision.PROBATION if self.on_probation else Decision.INSUFFICIENT_EVIDENCE
+
+
+def start(rules: GateRules, basis: Basis) -> GateState:
+    """Open the three processes at 1."""
+    fresh = EProcess.start(rules.lambdas)
+    return GateState(basis=basis, claim=fresh, harm=fresh, futility=fresh)
+
+
+def bet(state: GateState, rules: GateRules, difference: float, *, enough: float) -> GateState:
+    """Bet once on the paired difference of the next task of the registered order.
+
+    Args:
+        state: The processes so far. A verdict that has fallen stands, whatever is bet later.
+        rules: The registered rules.
+        difference: Augmented minus base on that task, in [-1, 1].
+        enough: E-value at which a candidate on probation needs no more tasks: cohort size / fdr
+            passes e-BH whatever the others do. Stopping early never inflates error.
+    """
+    claim_bet = (
+        lift_bet(difference)
+        if state.basis is Basis.LIFT
+        else non_inferiority_bet(difference, rules.margin)
+    )
+    claim = state.claim.bet(claim_bet)
+    state = replace(
+        state,
+        claim=claim,
+        harm=state.harm.bet(harm_bet(difference)),
+        futility=state.futility.bet(futility_bet(difference, rules.min_effect)),
+        on_probation=state.on_probation or claim.value >= 1 / rules.alpha,
+    )
+    return replace(state, verdict=state.verdict or _verdict(state, rules, enough))
+
+
+def _verdict(state: GateState, rules: GateRules, enough: float) -> Decision | None:
+    if state.on_probation:
+        if state.harm.value >= 1 / rules.harm_retire:
+            return Decision.ROLLED_BACK
+        return Decision.PROBATION if state.claim.value >= enough else None
+    if state.harm.value >= 1 / rules.harm_stop:
+        return Decision.REJECTED_HARM
+    # A removal may be neutral and still right, so futility is a rule for lift alone.
+    if state.basis is Basis.LIFT and state.futility.value >= 1 / rules.beta:
+        return Decision.REJECTED_FUTILE
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The numbers behind a decision."""
+
+    table: PairedTable
+    """Outcomes of the pairs that were bet on."""
+    lift: float | None
+    """Mean paired difference in [-1, 1]; None without pairs."""
+    lift_interval: tuple[float, float] | None
+    """95 % betting confidence sequence of the lift, valid at any stopping time."""
+    e_value: float
+    """Current value of the claim's process."""
+    e_harm: float
+    e_futility: float
+    mde: float | None
+    """Lift that this many pairs find with power .8 at α; None below three pairs."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers under the names that the commands print."""
+        interval = None if self.lift_interval is None else list(self.lift_interval)
+        return self.table.to_json() | {
+            "lift": self.lift,
+            "lift_interval": interval,
+            "e_value": self.e_value,
+            "e_harm": self.e_harm,
+            "e_futility": self.e_futility,
+            "mde": self.mde,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """A decision with its evidence and reasons."""
+
+    decision: Decision
+    basis: Basis
+    evidence: Evidence
+    used: int
+    """Tasks of the registered order that were bet on or voided before the decision."""
+    final: bool
+    """Whether nothing more is to be bet."""
+    reasons: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as the JSON object that the ledger keeps."""
+        return {
+            "decision": self.decision.value,
+            "basis": self.basis.value,
+            "used": self.used,
+            "reasons": list(self.reasons),
+            "confirm": self.evidence.to_json(),
+        }
+
+
+def decide(
+    outcomes: Sequence[Pair | Void],
+    rules: GateRules,
+    basis: Basis,
+    *,
+    enough: float,
+    stop: bool = True,
+) -> GateResult:
+    """Run the gate over the completed prefix of the registered order.
+
+    Pure: the same prefix gives the same result, which is what `replay` relies on. Pairs after the
+    verdict (in flight when it fell) are overshoot and not counted.
+
+    Args:
+        outcomes: One entry per task of the order, shape (n,), n ≥ 0.
+        rules: The registered rules.
+        basis: The registered claim.
+        enough: See `bet`.
+        stop: Whether a verdict ends the betting; a fixed-size study counts every pair.
+    """
+    state, used = start(rules, basis), 0
+    for outcome in outcomes:
+        if stop and state.verdict is not None:
+            break
+        used += 1
+        if isinstance(outcome, Pair):
+            state = bet(state, rules, outcome.difference, enough=enough)
+    pairs = [o for o in outcomes[:used] if isinstance(o, Pair)]
+    evidence = weigh(pairs, voids=[o for o in outcomes[:used] if isinstance(o, Void)], state=state)
+    decision, reasons = _withhold(state, evidence, rules)
+    return GateResult(
+        decision=decision,
+        basis=basis,
+        evidence=evidence,
+        used=used,
+        final=state.verdict is not None,
+        reasons=tuple(reasons),
+    )
+
+
+def weigh(pairs: Sequence[Pair], *, voids: Iterable[Void], state: GateState) -> Evidence:
+    """Put the numbers of some pairs together with the processes that bet on them."""
+    differences = np.array([p.difference for p in pairs], dtype=np.float64)
+    dropped = {"base": 0, "augmented": 0}
+    for void in voids:
+        dropped[void.arm] = dropped.get(void.arm, 0) + 1
+    discordance = (np.count_nonzero(differences) + 1) / (len(pairs) + 2)
+    return Evidence(
+        table=tabulate(pairs, dropped),
+        lift=float(differences.mean()) if pairs else None,
+        lift_interval=betting_interval(differences, alpha=0.05) if len(pairs) >= 2 else None,
+        e_value=state.claim.value,
+        e_harm=state.harm.value,
+        e_futility=state.futility.value,
+        mde=mde(len(pairs), discordance) if len(pairs) > 2 else None,
+    )
+
+
+def _withhold(state: GateState, evidence: Evidence, rules: GateRules) -> tuple[Decision, list[str]]:
+    """Name the reasons, and withhold a verdict that constant scores could fake."""
+    table, decision = evidence.table, state.decision
+    reasons = [_because(state, rules)]
+    constant = table.pairs > 0 and table.gains == table.regressions == 0
+    if constant and 0 in (table.residual, table.retained):
+        which = "fails" if table.retained == 0 else "passes"
+        reasons.append(f"every task {which} in both arms: the tasks cannot tell the arms apart")
+        if state.basis is Basis.NON_INFERIORITY and which == "fails":
+            decision = Decision.INSUFFICIENT_EVIDENCE
+            reasons.append(
+                "verdict withheld: a skill that never works cannot tell what a unit does"
+            )
+    if sum(table.dropped.values()):
+        reasons.append(f"pairs voided by infrastructure failures, by arm: {dict(table.dropped)}")
+    if table.dropped.get("base", 0) != table.dropped.get("augmented", 0) and table.pairs:
+        share = abs(table.dropped.get("base", 0) - table.dropped.get("augmented", 0))
+        if share > 0.1 * table.pairs and decision is Decision.PROBATION:
+            decision = Decision.INSUFFICIENT_EVIDENCE
+            reasons.append("verdict withheld: infrastructure failures differ between the arms")
+    return decision, reasons
+
+
+def _because(state: GateState, rules: GateRules) -> str:
+    claim, harm, futility = state.claim.value, state.harm.value, state.futility.value
+    match state.decision:
+        case Decision.PROBATION:
+            return f"evidence for {state.basis.value} reached 1/{rules.alpha:g}; now {claim:.3g}"
+        case Decision.ROLLED_BACK:
+            return f"harm evidence {harm:.3g} ≥ 1/{rules.harm_retire:g} while on probation"
+        case Decision.REJECTED_HARM:
+            return f"harm evidence {harm:.3g} ≥ 1/{rules.harm_stop:g}"
+        case Decision.REJECTED_FUTILE:
+            return (
+                f"evidence {futility:.3g} ≥ 1/{rules.beta:g} against a lift of "
+                f"{rules.min_effect:g} or more"
+            )
+        case _:
+            return f"evidence for {state.basis.value} is {claim:.3g}, short of 1/{rules.alpha:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CohortMember:
+    """One candidate of a cohort, at its current evidence."""
+
+    candidate: str
+    decision: Decision
+    e_value: float
+
+
+def promote(members: Sequence[CohortMember], fdr: float) -> tuple[str, ...]:
+    """Return the candidates on probation that e-BH lets through at a false-discovery rate.
+
+    Every candidate that the cohort ever started counts towards m, each at its current e-value
+    (a stopped one frozen at its own). Source: Wang and Ramdas 2022, arXiv:2009.02824.
+
+    >>> promote([CohortMember(candidate="a", decision=Decision.PROBATION, e_value=40.0),
+    ...          CohortMember(candidate="b", decision=Decision.REJECTED_FUTILE, e_value=0.1)], .10)
+    ('a',)
+    """
+    if not members:
+        return ()
+    kept = e_bh([m.e_value for m in members], fdr)
+    return tuple(
+        members[int(i)].candidate for i in kept if members[int(i)].decision is Decision.PROBATION
+    )
+
+
+def basis_of(op: str) -> Basis:
+    """Return what an edit operation claims: removals and merges must only not be worse."""
+    return Basis.NON_INFERIORITY if op in ("PRUNE", "MERGE") else Basis.LIFT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What is fixed in the ledger before the first confirm rollout of a candidate."""
+
+    candidate: str
+    skill: str
+    base: str
+    version: str
+    basis: Basis
+    rules: GateRules
+    order: tuple[str, ...] = field(repr=False)
+    """Task ids in betting order."""
+    enough: float
+    """E-value at which betting may stop; see `bet`."""
+    lineage: str
+    """Revisions of the same proposal share a lineage, and with it the tasks already spent."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the registration as the JSON object that the ledger keeps."""
+        return {
+            "candidate": self.candidate,
+            "skill": self.skill,
+            "base": self.base,
+            "version": self.version,
+            "basis": self.basis.value,
+            "rules": self.rules.to_json(),
+            "order": list(self.order),
+            "enough": self.enough,
+            "lineage": self.lineage,
+            "estimand": "mean paired difference over tasks, augmented minus base",
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Registration:
+        """Read a registration back from the ledger."""
+        return cls(
+            candidate=data["candidate"],
+            skill=data["skill"],
+            base=data["base"],
+            version=data["version"],
+            basis=Basis(data["basis"]),
+            rules=GateRules.from_json(data["rules"]),
+            order=tuple(data["order"]),
+            enough=data["enough"],
+            lineage=data["lineage"],
+        )

@@ -1,0 +1,207 @@
+"""Rollouts and the pairs made of them.
+
+A rollout is one attempt: task × arm × replicate → a score in [0, 1], or a recorded failure. The
+same task and replicate under both arms make a pair. An infrastructure failure voids the pair; a
+failure of the agent scores 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from skillforge.core.digest import json_digest
+
+Arm = Literal["base", "augmented", "none", "description", "full", "raw"]
+
+
+class FailureKind(StrEnum):
+    """Whose fault a failed attempt is."""
+
+    INFRA = "infra"
+    """Connection, 429, 5xx, broken verifier, host out of memory or disk: voids the pair."""
+    AGENT = "agent"
+    """Task timeout, context overflow, step limit, empty answer: scores 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why an attempt has no answer."""
+
+    kind: FailureKind
+    message: str
+    where: str
+    """The part that failed: ``model``, ``worker`` or ``verifier``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What a worker brings back from one task, before it is scored."""
+
+    output: str
+    finish_reason: str = "stop"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+    """Seconds spent inside the model."""
+    failure: Failure | None = None
+    transcript: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    """The messages sent, as JSON objects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One scored attempt, as it stands in the ledger."""
+
+    key: str
+    """Digest of everything that can change the result; see `rollout_key`."""
+    task: str
+    family: str
+    arm: Arm
+    subject: str
+    """What the arm stands for: the version under test, or "" where no skill was."""
+    replicate: int
+    score: float | None
+    """In [0, 1]; None where an infrastructure failure left nothing to score."""
+    failure: Failure | None
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float
+    seconds: float
+    output_blob: str
+    """Hash of the stored output and transcript."""
+    purpose: str
+    """What it was run for: ``propose``, ``screen``, ``confirm``, ``audit``, ``eval``."""
+
+
+def rollout_key(
+    *, worker: str, task: str, shown: str, replicate: int, scope: str, seed: int
+) -> str:
+    """Return the identity of a rollout.
+
+    Args:
+        worker: Fingerprint of the worker: kind, model, template and every sampling setting.
+        task: Digest of the task with its verifier.
+        shown: Digest of the skill bytes actually shown; equal bytes give equal keys in any arm.
+        replicate: 0-based number of the attempt.
+        scope: The run in which the rollout may be reused; confirm rollouts carry the run's id.
+        seed: Seed of the run.
+    """
+    return json_digest([worker, task, shown, replicate, scope, seed])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Void:
+    """A pair that an infrastructure failure took from the contrast."""
+
+    task: str
+    arm: str
+    """The arm that failed."""
+
+
+class Outcome(StrEnum):
+    """The four outcomes of a pair, by pass or fail at score ≥ 0.5."""
+
+    GAIN = "gain"
+    REGRESSION = "regression"
+    RESIDUAL = "residual"
+    RETAINED = "retained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Base and augmented rollouts of one task, replicates averaged."""
+
+    task: str
+    family: str
+    base: float
+    """Mean score of the base arm, in [0, 1]."""
+    augmented: float
+    """Mean score of the augmented arm, in [0, 1]."""
+
+    @property
+    def difference(self) -> float:
+        """Augmented minus base, in [-1, 1]."""
+        return self.augmented - self.base
+
+    @property
+    def outcome(self) -> Outcome:
+        """Which of the four outcomes the pair is, passing at a mean score of at least 0.5."""
+        passed_base, passed_augmented = self.base >= 0.5, self.augmented >= 0.5
+        if passed_augmented:
+            return Outcome.RETAINED if passed_base else Outcome.GAIN
+        return Outcome.REGRESSION if passed_base else Outcome.RESIDUAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedTable:
+    """Counts of the four outcomes over the tasks of a contrast."""
+
+    pairs: int
+    gains: int
+    regressions: int
+    residual: int
+    retained: int
+    dropped: Mapping[str, int] = field(hash=False)
+    """Pairs voided by an infrastructure failure, counted by the arm that failed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts under the names that the commands print."""
+        return {
+            "pairs": self.pairs,
+            "gains": self.gains,
+            "regressions": self.regressions,
+            "residual": self.residual,
+            "retained": self.retained,
+            "dropped": dict(self.dropped),
+        }
+
+
+def tabulate(pairs: Iterable[Pair], dropped: Mapping[str, int] | None = None) -> PairedTable:
+    """Count the four outcomes.
+
+    >>> table = tabulate([Pair(task="a", family="f", base=0.0, augmented=1.0)])
+    >>> table.gains, table.regressions
+    (1, 0)
+    """
+    outcomes = [pair.outcome for pair in pairs]
+    return PairedTable(
+        pairs=len(outcomes),
+        gains=outcomes.count(Outcome.GAIN),
+        regressions=outcomes.count(Outcome.REGRESSION),
+        residual=outcomes.count(Outcome.RESIDUAL),
+        retained=outcomes.count(Outcome.RETAINED),
+        dropped=dict(dropped or {}),
+    )
+
+
+def pair_up(
+    tasks: Iterable[str], base: Mapping[str, list[Rollout]], augmented: Mapping[str, list[Rollout]]
+) -> list[Pair | Void]:
+    """Join the rollouts of two arms by task, in the order of ``tasks``.
+
+    Stops at the first task that one of the arms has not finished: evidence is read along the
+    completed prefix only. A task on which any rollout failed for infrastructure reasons is void.
+    """
+    joined: list[Pair | Void] = []
+    for task in tasks:
+        left, right = base.get(task, []), augmented.get(task, [])
+        if not left or not right:
+            break
+        failed = [r.arm for r in [*left, *right] if r.score is None]
+        if failed:
+            joined.append(Void(task=task, arm=failed[0]))
+            continue
+        joined.append(
+            Pair(task=task, family=left[0].family, base=_mean(left), augmented=_mean(right))
+        )
+    return joined
+
+
+def _mean(rollouts: list[Rollout]) -> float:
+    scores = [r.score for r in rollouts if r.score is not None]
+    return sum(scores) / len(scores)

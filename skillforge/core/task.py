@@ -1,0 +1,101 @@
+"""Tasks, suites and splits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from skillforge.core.digest import json_digest
+
+
+class Split(StrEnum):
+    """What a task may be used for; the four are disjoint in tasks and in normalised inputs."""
+
+    PROPOSE = "propose"
+    """Diagnosis: seen by proposers."""
+    SCREEN = "screen"
+    """Choosing among edits, and frozen leave-one-out audits."""
+    CONFIRM = "confirm"
+    """Every gate decision; a task is spent once per lineage."""
+    SEALED = "sealed"
+    """The final report only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierSpec:
+    """Which verifier scores an answer, and its options."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as one flat JSON object."""
+        return {"kind": self.kind, **self.options}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A problem with a verifier."""
+
+    id: str
+    family: str
+    """The template or source the task was made from."""
+    input: str
+    expected: str | None
+    """The reference answer, if the verifier needs one."""
+    skill: str | None
+    """The oracle skill: the one that ought to help."""
+    split: Split
+    verifier: VerifierSpec
+    tags: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything in the task that can change a score."""
+        return json_digest([self.id, self.input, self.expected, self.verifier.to_json()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """What performs the tasks of a suite: the kind of worker and its settings."""
+
+    kind: str = "chat"
+    max_tokens: int = 64
+    """Upper bound of tokens of one answer, ≥ 1."""
+    temperature: float | None = None
+    preamble: str = "You are a helpful assistant."
+    """First line of the system message, in both arms."""
+    timeout: float = 120.0
+    """Seconds, wall clock, for one attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """A named set of tasks."""
+
+    name: str
+    version: str
+    license: str
+    source: str
+    tasks: tuple[Task, ...]
+    worker: WorkerSpec
+    digest: str
+    """SHA-256 over suite.toml and tasks.jsonl."""
+    prices: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    split_by: Literal["family", "task"] = "task"
+    """``family`` where the suite promises that no family of a skill stands in two splits."""
+
+    def select(self, *, skill: str | None = None, split: Split | None = None) -> tuple[Task, ...]:
+        """Return the tasks of one skill and one split, in file order; None means any."""
+        return tuple(
+            t
+            for t in self.tasks
+            if (skill is None or t.skill == skill) and (split is None or t.split == split)
+        )
+
+    @property
+    def skills(self) -> tuple[str, ...]:
+        """The oracle skills named by the tasks, sorted."""
+        return tuple(sorted({t.skill for t in self.tasks if t.skill}))

@@ -1,0 +1,152 @@
+"""What the workflows need from the outside world, as protocols.
+
+Adapters implement these; the command line chooses which; tests pass small real objects. A port's
+docstring is its contract, and `tests/contract/` runs every implementation through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skillforge.core.chat import ChatReply, ChatRequest
+from skillforge.core.events import Event, NewEvent
+from skillforge.core.package import Package
+from skillforge.core.rollout import Attempt
+from skillforge.core.task import Task
+
+Item = TypeVar("Item", contravariant=True)
+Result = TypeVar("Result", covariant=True)
+
+
+class ChatModel(Protocol):
+    """A chat model behind any provider.
+
+    ``complete`` raises `skillforge.core.chat.CallFailed` and nothing else where a call brings no
+    answer: with kind ``infra`` if nothing was learnt about the task (connection, 429, 5xx,
+    malformed or empty-choices reply), with kind ``agent`` if this request cannot be served
+    (context overflow, timeout of the task). A wrong key or an unknown model is a `ConfigError`.
+    It never returns an error as text, and it never caches.
+    """
+
+    @property
+    def name(self) -> str:
+        """The litellm model name, or ``local/…``."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the weights or endpoint, for rollout keys."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Return one completion."""
+
+    def cost_bound(self, request: ChatRequest) -> float:
+        """Return an upper bound of the USD that one attempt can cost, ≥ 0.
+
+        Raises:
+            ConfigError: The price of the model is unknown.
+        """
+
+    def token_bound(self, request: ChatRequest) -> int:
+        """Return an upper bound of prompt plus completion tokens of one attempt."""
+
+
+class Worker(Protocol):
+    """What performs a task with given skills."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Everything but the task and the skills that can change a result."""
+
+    def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
+        """Return the request that ``attempt`` would send."""
+
+    async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
+        """Try the task once. A failure is part of the attempt, never an exception."""
+
+
+class Ledger(Protocol):
+    """The append-only, hash-chained event store with its blobs.
+
+    ``append`` is atomic and durable when it returns: all of the events or none. Events are never
+    changed or deleted; blobs can be erased by hash without breaking the chain.
+    """
+
+    def append(self, events: Sequence[NewEvent]) -> tuple[Event, ...]:
+        """Chain and store the events; return them with their sequence numbers and hashes."""
+
+    def record(self, events: Sequence[NewEvent], *, blobs: Sequence[bytes]) -> tuple[Event, ...]:
+        """Store events together with the blobs that they name: all of them or none."""
+
+    def events(
+        self, *, after: int = 0, kinds: Sequence[str] | None = None, run: str | None = None
+    ) -> Iterable[Event]:
+        """Yield the events with ``seq > after`` in order, of some kinds or one run if named."""
+
+    def find_rollout(self, key: str) -> Event | None:
+        """Return the finished, uncorrupted rollout of that key, or None."""
+
+    def put_blob(self, data: bytes) -> str:
+        """Store bytes under their SHA-256 and return it. Storing twice is the same as once."""
+
+    def get_blob(self, digest: str) -> bytes:
+        """Return the bytes stored under a hash.
+
+        Raises:
+            LedgerError: Nothing is stored under it, or it was erased.
+        """
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the model and its weights."""
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one row per text, shape (n, dim), each of length 1."""
+
+
+class VectorIndex(Protocol):
+    """Nearest neighbours by inner product."""
+
+    def search(
+        self, queries: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return scores and row numbers, each of shape (n_queries, min(k, size)), best first."""
+
+
+class Executor(Protocol):
+    """Runs attempts concurrently, bounded, and yields each result as it comes."""
+
+    def run(
+        self, attempt: Callable[[Item], Awaitable[Result]], items: Sequence[Item]
+    ) -> AsyncIterator[tuple[int, Result]]:
+        """Yield ``(position in items, result)`` in order of completion."""
+
+
+class Library(Protocol):
+    """The user's folder of skill packages."""
+
+    def read(self, name: str) -> Package | None:
+        """Return the package that the folder holds under that name, or None."""
+
+    def read_all(self) -> tuple[Package, ...]:
+        """Return every loadable package, sorted by name."""
+
+    def write(self, package: Package) -> None:
+        """Replace the folder of that package, all of it or nothing."""
+
+    def remove(self, name: str) -> None:
+        """Remove the folder of that skill, all of it or nothing."""
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""

@@ -1,0 +1,129 @@
+"""Tables for terminals. Every number shown is one of the report's own; nothing is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from skillforge.report.numbers import e_value, interval, money, signed
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    """Print a plain table on stdout, wide enough for its cells."""
+    grid = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        grid.add_column(column, overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    Console(soft_wrap=False, highlight=False, markup=False).print(grid)
+
+
+def paired_table(reports: Sequence[Mapping[str, Any]]) -> None:
+    """Print one line per candidate: screen, the four outcomes, evidence, decision."""
+    columns = [
+        "skill", "edit", "screen", "pairs", "gain", "regr", "resid", "retain",
+        "lift", "95% interval", "E", "E harm", "decision",
+    ]  # fmt: skip
+    rows = []
+    for report in reports:
+        for candidate in report["candidates"]:
+            edit = candidate["edits"][0]
+            confirm = candidate["confirm"] or {}
+            adopted = candidate["version"] is not None and candidate["version"] == report["adopted"]
+            rows.append(
+                [
+                    report["skill"],
+                    f"{candidate['proposer']}: {edit['op']} {edit['unit'] or ''}".strip(),
+                    signed(candidate["rollback_reward"]),
+                    *[
+                        str(confirm.get(key, "-"))
+                        for key in ("pairs", "gains", "regressions", "residual", "retained")
+                    ],
+                    signed(confirm.get("lift")),
+                    interval(confirm.get("lift_interval")),
+                    e_value(confirm.get("e_value")),
+                    e_value(confirm.get("e_harm")),
+                    f"{candidate['decision']}{' (adopted)' if adopted else ''}",
+                ]
+            )
+    table(columns, rows, title="Candidates: paired rollouts, base against edited skill")
+
+
+def audit_table(audits: Sequence[Mapping[str, Any]]) -> None:
+    """Print what leaving each unit out costs."""
+    rows = [
+        [
+            audit["skill"],
+            unit["id"],
+            signed(unit["utility"]),
+            interval(unit["interval"]),
+            str(unit["pairs"]),
+            "removed" if unit["removed"] else "",
+        ]
+        for audit in audits
+        for unit in audit["units"]
+    ]
+    table(
+        ["skill", "unit", "utility", "95% interval", "pairs", ""],
+        rows,
+        title="Audit: utility of each unit (score with it minus without it)",
+    )
+
+
+def library_table(audits: Sequence[Mapping[str, Any]]) -> None:
+    """Print what whole skills do to the tasks that retrieve them."""
+    rows = []
+    for audit in audits:
+        confirm = audit["confirm"]
+        rows.append(
+            [
+                audit["skill"],
+                str(confirm["pairs"]),
+                signed(confirm["lift"]),
+                interval(confirm["lift_interval"]),
+                e_value(confirm["e_value"]),
+                e_value(confirm["e_harm"]),
+                "retired" if audit["decision"] == "rejected_harm" else "kept",
+            ]
+        )
+    table(
+        ["skill", "pairs", "lift", "95% interval", "E", "E harm", ""],
+        rows,
+        title="Library: the tasks that retrieve a skill, with it minus without it",
+    )
+
+
+def evaluation(data: Mapping[str, Any]) -> None:
+    """Print one evaluation."""
+    rows = [
+        ["pairs", f"{data['pairs']} (dropped {sum(data['dropped'].values())})"],
+        ["gains / regressions", f"{data['gains']} / {data['regressions']}"],
+        ["residual / retained", f"{data['residual']} / {data['retained']}"],
+        ["lift", f"{signed(data['lift'])} {interval(data['lift_interval'])}"],
+        ["e-value (harm)", f"{e_value(data['e_value'])} ({e_value(data['e_harm'])})"],
+        ["exact McNemar p", "-" if data["p_value"] is None else f"{data['p_value']:.3g}"],
+        ["smallest effect found (MDE)", signed(data["mde"])],
+        ["cost", f"{money(data['cost_usd'])}, {data['tokens']} tokens, {data['seconds']:.1f} s"],
+        ["decision", data["decision"]],
+    ]
+    table(["", f"{data['skill']} {data['version'][:10]} on {data['suite']}"], rows)
+    for reason in data["reasons"]:
+        Console(highlight=False, markup=False).print(f"because {reason}")
+
+
+def spend_line(spend: Mapping[str, Any]) -> str:
+    """Say what a run spent, and where the time of its rollouts went."""
+    outside = ""
+    if spend["rollout_seconds"]:
+        share = 1 - min(spend["model_seconds"] / spend["rollout_seconds"], 1)
+        outside = (
+            f"; rollout phases {spend['rollout_seconds']:.1f} s, model busy "
+            f"{spend['model_seconds']:.1f} s, outside the model {share:.1%}"
+        )
+    return (
+        f"spent {money(spend['usd'])}, {spend['tokens']} tokens, {spend['rollouts']} rollouts "
+        f"({spend['cached']} reused) in {spend['seconds']:.1f} s{outside}"
+    )

@@ -1,0 +1,1 @@
+"""Use cases, written over the ports."""

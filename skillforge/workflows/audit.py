@@ -1,0 +1,177 @@
+"""Audits: what a unit of a skill is worth, and what a skill does to the library around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skillforge.core.digest import json_digest
+from skillforge.core.gate import Basis, Decision, GateResult, GateRules, Registration
+from skillforge.core.intervals import betting_interval
+from skillforge.core.package import Package
+from skillforge.core.rollout import Pair
+from skillforge.core.task import Split, Suite, Task
+from skillforge.core.units import leave_out, parse_units, removable
+from skillforge.workflows import contrast
+from skillforge.workflows.confirm import confirm, register, registered
+from skillforge.workflows.contrast import Context, Report, salt_of
+from skillforge.workflows.propose import UnitUtility
+from skillforge.workflows.retrieve import Retriever
+from skillforge.workflows.trial import Bench, Cell
+
+
+async def audit_units(
+    bench: Bench, package: Package, anchors: Sequence[Task], context: Context
+) -> tuple[UnitUtility, ...]:
+    """Measure the frozen leave-one-out utility of every removable unit of the skill file.
+
+    Estimand: mean over the anchor tasks of score(skill) − score(skill without the unit). One set
+    of base rollouts serves all units: (units + 1) × anchors rollouts. Source: SkillProx, frozen
+    audit; whether a unit is then removed is the gate's to say, on other tasks.
+    """
+    # Other files are not audited: a chat worker never shows them.
+    units = [u for u in removable(parse_units(package)) if u.path == package.skill_file]
+    arms = [package, *(leave_out(package, unit.id) for unit in units)]
+    cells: list[Cell] = []
+    for i, shown in enumerate(arms):
+        cells += contrast.arm_cells(
+            anchors,
+            arm="augmented" if i else "base",
+            package=shown,
+            context=context,
+            purpose="screen",
+        )
+    rollouts = await bench.rollouts(cells)
+    size, utilities = len(anchors), []
+    for i, unit in enumerate(units, start=1):
+        without = rollouts[i * size : (i + 1) * size]
+        joined = contrast.outcomes(anchors, without, rollouts[:size])
+        differences = np.array([o.difference for o in joined if isinstance(o, Pair)])
+        enough = len(differences) >= 2
+        utilities.append(
+            UnitUtility(
+                unit=unit,
+                utility=float(differences.mean()) if len(differences) else 0.0,
+                interval=betting_interval(differences, alpha=0.05) if enough else None,
+                pairs=len(differences),
+            )
+        )
+    return tuple(utilities)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """Where a skill is retrieved."""
+
+    skill: str
+    tasks: tuple[Task, ...]
+    """Confirm tasks that get the skill."""
+    foreign: int
+    """How many of them another skill was made for."""
+
+
+def exposures(suite: Suite, retriever: Retriever, k: int) -> list[Exposure]:
+    """Replay retrieval over the confirm tasks; most foreign exposures first.
+
+    A skill that is retrieved for tasks another skill was made for may shadow it.
+    """
+    tasks = suite.select(split=Split.CONFIRM)
+    exposed: dict[str, list[Task]] = {}
+    for task, hits in zip(tasks, retriever.search_many([t.input for t in tasks], k), strict=True):
+        for hit in hits:
+            exposed.setdefault(hit.skill, []).append(task)
+    found = [
+        Exposure(skill=skill, tasks=tuple(ts), foreign=sum(t.skill != skill for t in ts))
+        for skill, ts in exposed.items()
+    ]
+    return sorted(found, key=lambda e: (-e.foreign, e.skill))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryAudit:
+    """What one skill does to the tasks that retrieve it."""
+
+    skill: str
+    version: str
+    result: GateResult
+
+    @property
+    def harmful(self) -> bool:
+        """Whether the harm evidence is enough to retire the skill."""
+        return self.result.decision is Decision.REJECTED_HARM
+
+    def to_json(self) -> Report:
+        """Return the audit as a JSON object."""
+        return {"skill": self.skill, "version": self.version, **self.result.to_json()}
+
+
+async def audit_skill(
+    bench: Bench,
+    retriever: Retriever,
+    exposure: Exposure,
+    rules: GateRules,
+    *,
+    k: int,
+    wave: int,
+    spent: Mapping[str, frozenset[str]],
+) -> LibraryAudit:
+    """Compare the library with and without one skill, on fresh tasks that retrieve it.
+
+    Estimand: mean over exposed tasks of score(library) − score(library without the skill), both
+    through retrieval: what takes the skill's place is whatever the index ranks next. The harm
+    process must reach 1/harm_retire, because the skill is served; a lift or futility verdict ends
+    the audit early.
+    """
+    skill = exposure.skill
+    version = retriever.packages[skill].version
+    with_, without = f"with:{version}", f"without:{version}"
+    known = [r for r in registered(bench, skill).values() if r.version == with_]
+    if not known:
+        known = [_audit_registration(bench, exposure, rules, with_, without, spent)]
+        register(bench, known)
+    registration = known[0]
+
+    def cells_for(subject: str, wave_tasks: Sequence[Task]) -> list[Cell]:
+        left_out = frozenset({skill}) if subject == without else frozenset[str]()
+        found = retriever.search_many([t.input for t in wave_tasks], k, without=left_out)
+        return [
+            Cell(
+                task=task,
+                arm="base" if subject == without else "augmented",
+                skills=tuple(retriever.packages[hit.skill] for hit in hits),
+                subject=subject,
+                purpose="confirm",
+                scope=bench.run,
+            )
+            for task, hits in zip(wave_tasks, found, strict=True)
+        ]
+
+    by_id = {task.id: task for task in exposure.tasks}
+    results = await confirm(bench, [registration], by_id, cells_for, wave=wave)
+    return LibraryAudit(skill=skill, version=version, result=results[registration.candidate])
+
+
+def _audit_registration(
+    bench: Bench,
+    exposure: Exposure,
+    rules: GateRules,
+    with_: str,
+    without: str,
+    spent: Mapping[str, frozenset[str]],
+) -> Registration:
+    lineage = f"{exposure.skill}/library-audit"
+    fresh = [t for t in exposure.tasks if t.id not in spent.get(lineage, frozenset())]
+    order = contrast.shuffled(fresh, bench.seed, salt_of(exposure.skill), 3)
+    return Registration(
+        candidate=json_digest([bench.run, lineage, with_])[:12],
+        skill=exposure.skill,
+        base=without,
+        version=with_,
+        basis=Basis.LIFT,
+        rules=replace(rules, harm_stop=rules.harm_retire),
+        order=tuple(task.id for task in order[: rules.max_tasks]),
+        enough=1 / rules.alpha,
+        lineage=lineage,
+    )

@@ -1,0 +1,123 @@
+"""Confirm: bet on fresh tasks in a registered order until the gate has spoken.
+
+The registration is in the ledger before the first rollout, and decisions are read from the ledger
+alone, so that `replay` can recompute every one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from skillforge.core.events import NewEvent
+from skillforge.core.gate import GateResult, Registration, decide
+from skillforge.core.rollout import Pair, Rollout, Void, pair_up
+from skillforge.core.task import Task
+from skillforge.errors import BudgetSpent
+from skillforge.ports import Ledger
+from skillforge.workflows.trial import Bench, Cell, read_rollout
+
+ROLLOUTS = ("rollout.finished", "rollout.failed")
+
+CellsFor = Callable[[str, Sequence[Task]], list[Cell]]
+"""Returns the cells of one arm, named by its subject, over some tasks."""
+
+
+async def confirm(
+    bench: Bench,
+    registrations: Sequence[Registration],
+    tasks: Mapping[str, Task],
+    cells_for: CellsFor,
+    *,
+    wave: int,
+) -> dict[str, GateResult]:
+    """Run registered contrasts that share a base and an order; return a result per candidate.
+
+    The base arm is run once for all of them. A spent budget ends the betting: the results then
+    stand on the completed prefix.
+
+    Raises:
+        BudgetSpent: As the last thing, after every decision has been written.
+        InfraError: The model cannot be reached; nothing is decided, a rerun goes on from here.
+    """
+    order = [tasks[name] for name in registrations[0].order] if registrations else []
+    spent: BudgetSpent | None = None
+    for start in range(0, len(order), wave):
+        active = [r for r in registrations if not read_result(bench.ledger, bench.run, r).final]
+        if not active:
+            break
+        chunk = order[start : start + wave]
+        cells = cells_for(active[0].base, chunk)
+        for registration in active:
+            cells += cells_for(registration.version, chunk)
+        try:
+            await bench.rollouts(cells)
+        except BudgetSpent as error:
+            spent = error
+            break
+    results = {r.candidate: read_result(bench.ledger, bench.run, r) for r in registrations}
+    for registration in registrations:
+        _record(bench, registration, results[registration.candidate])
+    if spent is not None:
+        raise spent
+    return results
+
+
+def read_result(ledger: Ledger, run: str, registration: Registration) -> GateResult:
+    """Recompute a decision from the rollouts in the ledger."""
+    rollouts = [read_rollout(event) for event in ledger.events(run=run, kinds=ROLLOUTS)]
+    return decide(
+        registered_outcomes(rollouts, registration),
+        registration.rules,
+        registration.basis,
+        enough=registration.enough,
+    )
+
+
+def registered_outcomes(
+    rollouts: Sequence[Rollout], registration: Registration
+) -> list[Pair | Void]:
+    """Join the two arms of a registration along its order, over the completed prefix."""
+    arms: dict[str, dict[str, dict[int, Rollout]]] = {
+        registration.base: {},
+        registration.version: {},
+    }
+    for rollout in rollouts:
+        if rollout.purpose == "confirm" and rollout.subject in arms:
+            # A later rollout of the same cell is the retry of a failed one.
+            arms[rollout.subject].setdefault(rollout.task, {})[rollout.replicate] = rollout
+    base, augmented = (
+        {task: list(replicates.values()) for task, replicates in arms[subject].items()}
+        for subject in (registration.base, registration.version)
+    )
+    return pair_up(registration.order, base, augmented)
+
+
+def register(bench: Bench, registrations: Sequence[Registration]) -> None:
+    """Write registrations down before the first rollout of any of them."""
+    events = [
+        NewEvent(kind="gate.registered", data=r.to_json(), run=bench.run) for r in registrations
+    ]
+    bench.ledger.append(events)
+
+
+def registered(bench: Bench, skill: str) -> dict[str, Registration]:
+    """Return what this run has registered for a skill, by candidate."""
+    events = bench.ledger.events(run=bench.run, kinds=("gate.registered",))
+    found = [Registration.from_json(dict(event.data)) for event in events]
+    return {r.candidate: r for r in found if r.skill == skill}
+
+
+def _record(bench: Bench, registration: Registration, result: GateResult) -> None:
+    """Write a decision down once."""
+    events = bench.ledger.events(run=bench.run, kinds=("gate.decided",))
+    if any(event.data["candidate"] == registration.candidate for event in events):
+        return
+    data = {
+        "candidate": registration.candidate,
+        "skill": registration.skill,
+        "version": registration.version,
+        "lineage": registration.lineage,
+        "unused": list(registration.order[result.used :]),
+        **result.to_json(),
+    }
+    bench.ledger.append([NewEvent(kind="gate.decided", data=data, run=bench.run)])

@@ -1,0 +1,163 @@
+"""The budget, checked before every paid attempt with everything in flight reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from skillforge.core.chat import ChatReply, ChatRequest
+from skillforge.errors import BudgetSpent
+from skillforge.ports import ChatModel, Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """What a run may spend; None is no cap."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    rollouts: int | None = None
+    minutes: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Spend:
+    """What a run has spent."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    rollouts: int = 0
+    """Attempts made in this run; reused ones are counted in ``cached``."""
+    cached: int = 0
+    seconds: float = 0.0
+    """Seconds, wall clock, of the run."""
+    model_seconds: float = 0.0
+    """Seconds during which at least one model call was in flight."""
+    rollout_seconds: float = 0.0
+    """Seconds, wall clock, of the phases that ran rollouts."""
+
+    def to_json(self) -> dict[str, float | int]:
+        """Return the spend under the names that the commands print."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(slots=True, kw_only=True)
+class Meter:
+    """Counts spend against caps. One per run; used from one event loop only."""
+
+    caps: Caps
+    clock: Clock
+    spend: Spend = field(default_factory=Spend)
+    _reserved_usd: float = 0.0
+    _reserved_tokens: int = 0
+    _started: float | None = None
+    _in_flight: int = 0
+    _busy_since: float = 0.0
+
+    def start(self) -> None:
+        """Start the minutes running."""
+        self._started = self.clock.now()
+
+    def stop(self) -> None:
+        """Write the wall-clock seconds down."""
+        if self._started is not None:
+            self.spend.seconds = self.clock.now() - self._started
+
+    def admit_rollout(self) -> None:
+        """Count one more rollout.
+
+        Raises:
+            BudgetSpent: It would pass the cap of rollouts, or the minutes are over.
+        """
+        self._check("rollouts", self.caps.rollouts, self.spend.rollouts + 1)
+        self._check_minutes()
+        self.spend.rollouts += 1
+
+    @contextmanager
+    def reserve(self, *, usd: float, tokens: int) -> Iterator[list[ChatReply]]:
+        """Hold the most that a call can cost while it is in flight, then book its true cost.
+
+        Yields an empty list; the caller puts the reply into it. A call that brings none is booked
+        at nothing.
+
+        Raises:
+            BudgetSpent: With this call, the caps could be passed.
+        """
+        self._check("usd", self.caps.usd, self.spend.usd + self._reserved_usd + usd)
+        self._check("tokens", self.caps.tokens, self.spend.tokens + self._reserved_tokens + tokens)
+        self._check_minutes()
+        self._reserved_usd += usd
+        self._reserved_tokens += tokens
+        self._enter()
+        replies: list[ChatReply] = []
+        try:
+            yield replies
+        finally:
+            self._leave()
+            self._reserved_usd -= usd
+            self._reserved_tokens -= tokens
+            for reply in replies:
+                self.spend.usd += reply.cost_usd
+                self.spend.tokens += reply.prompt_tokens + reply.completion_tokens
+
+    def _enter(self) -> None:
+        if self._in_flight == 0:
+            self._busy_since = self.clock.now()
+        self._in_flight += 1
+
+    def _leave(self) -> None:
+        self._in_flight -= 1
+        if self._in_flight == 0:
+            self.spend.model_seconds += self.clock.now() - self._busy_since
+
+    def _check(self, what: str, cap: float | None, would_be: float) -> None:
+        if cap is not None and would_be > cap:
+            raise BudgetSpent(
+                f"the budget of {cap:g} {what} is spent; what was measured is kept: raise "
+                f"--max-{what} and run the same command again to go on"
+            )
+
+    def _check_minutes(self) -> None:
+        if self.caps.minutes is None or self._started is None:
+            return
+        minutes = (self.clock.now() - self._started) / 60
+        self._check("minutes", self.caps.minutes, minutes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeteredModel:
+    """A chat model whose every call passes the budget first."""
+
+    model: ChatModel
+    meter: Meter
+
+    @property
+    def name(self) -> str:
+        """Name of the model underneath."""
+        return self.model.name
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the model underneath."""
+        return self.model.fingerprint
+
+    def cost_bound(self, request: ChatRequest) -> float:
+        """Upper bound of USD for one attempt."""
+        return self.model.cost_bound(request)
+
+    def token_bound(self, request: ChatRequest) -> int:
+        """Upper bound of tokens for one attempt."""
+        return self.model.token_bound(request)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Reserve, call, book.
+
+        Raises:
+            BudgetSpent: With this call, the caps could be passed.
+        """
+        bounds = {"usd": self.cost_bound(request), "tokens": self.token_bound(request)}
+        with self.meter.reserve(usd=bounds["usd"], tokens=int(bounds["tokens"])) as replies:
+            reply = await self.model.complete(request)
+            replies.append(reply)
+            return reply

@@ -1,0 +1,194 @@
+"""The nightly batch: evolve the library under a budget, then audit, retire, promote, re-index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from skillforge.core.events import NewEvent
+from skillforge.core.gate import CohortMember, Decision, promote
+from skillforge.core.task import Suite
+from skillforge.errors import BudgetSpent, SkillError
+from skillforge.ports import Ledger
+from skillforge.workflows.audit import LibraryAudit, audit_skill, exposures
+from skillforge.workflows.candidates import SkillReport
+from skillforge.workflows.contrast import Report
+from skillforge.workflows.evolve import Evolver
+from skillforge.workflows.retrieve import Retriever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightlySettings:
+    """How much of the library one night looks at."""
+
+    skills: tuple[str, ...] = ()
+    """Skills to evolve, in this order; none named means every skill the suite has tasks for."""
+    library_audits: int = 2
+    """Most skills whose effect on the tasks of others is audited."""
+
+
+@dataclass(slots=True, kw_only=True)
+class NightReport:
+    """What one night did."""
+
+    run_id: str
+    stopped_by: str = "done"
+    skills: list[SkillReport] = field(default_factory=list)
+    library_audits: list[LibraryAudit] = field(default_factory=list)
+    promoted: list[Report] = field(default_factory=list)
+    retired: list[Report] = field(default_factory=list)
+    unmeasured: list[str] = field(default_factory=list)
+    """Served skills that this night did not try to evolve."""
+    library_digest: str = ""
+
+    def to_json(self) -> Report:
+        """Return the report as ``nightly --json`` prints it."""
+        every = [(report, c) for report in self.skills for c in report.candidates]
+        rejected = [
+            {"skill": report.skill, "candidate": c.id, "decision": c.decision.value}
+            for report, c in every
+            if c.decision
+            in (Decision.REJECTED_HARM, Decision.REJECTED_FUTILE, Decision.ROLLED_BACK)
+        ]
+        return {
+            "run_id": self.run_id,
+            "stopped_by": self.stopped_by,
+            "skills": [report.to_json() for report in self.skills],
+            "audits": [report.audit_json() for report in self.skills],
+            "library_audits": [audit.to_json() for audit in self.library_audits],
+            "promoted": self.promoted,
+            "rejected": rejected,
+            "retired": self.retired,
+            "restored": [],
+            "unmeasured": self.unmeasured,
+            "library_digest": self.library_digest,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Nightly:
+    """One night over one library and suite."""
+
+    evolver: Evolver
+    suite: Suite
+    settings: NightlySettings
+    make_retriever: Callable[[], Retriever]
+    """Embeds and indexes the library as it is served now."""
+    announce: Callable[[str], None] = lambda _: None
+    """Told what begins, for progress."""
+
+    async def run(self, order: Sequence[str]) -> NightReport:
+        """Evolve the skills in order, audit the library, close the cohort, re-index.
+
+        A spent budget ends the evolving; the cohort is closed all the same.
+
+        Raises:
+            InfraError: The model cannot be reached; a rerun goes on from here.
+        """
+        curator = self.evolver.curator
+        report = NightReport(run_id=self.evolver.bench.run)
+        try:
+            for skill in order:
+                self.announce(f"evolving {skill}")
+                done = await self.evolver.evolve(skill)
+                report.skills.append(done)
+                if done.stopped_by:
+                    raise BudgetSpent(done.stopped_by)
+            await self._audit_library(report)
+        except BudgetSpent as spent:
+            report.stopped_by = str(spent)
+        report.promoted = self._close_cohort()
+        self.announce("re-indexing the library")
+        self.make_retriever()
+        measured = {s.skill for s in report.skills}
+        report.unmeasured = [name for name in curator.state.served if name not in measured]
+        report.library_digest = curator.state.library_digest
+        return report
+
+    async def _audit_library(self, report: NightReport) -> None:
+        """Audit the skills that are most often retrieved for the tasks of others."""
+        bench, curator = self.evolver.bench, self.evolver.curator
+        retriever = self.make_retriever()
+        k = self.evolver.settings.k
+        suspects = [e for e in exposures(self.suite, retriever, k) if e.foreign]
+        for exposure in suspects[: self.settings.library_audits]:
+            self.announce(f"auditing what {exposure.skill} does to the tasks of others")
+            audit = await audit_skill(
+                bench,
+                retriever,
+                exposure,
+                self.evolver.rules,
+                k=k,
+                wave=self.evolver.settings.wave,
+                spent=curator.state.spent,
+            )
+            report.library_audits.append(audit)
+            if audit.harmful:
+                report.retired.append(self._retire(audit))
+
+    def _retire(self, audit: LibraryAudit) -> Report:
+        curator, run = self.evolver.curator, self.evolver.bench.run
+        reason = "; ".join(audit.result.reasons)
+        evidence = audit.result.to_json()
+        retired = {"skill": audit.skill, "version": audit.version, "reason": reason, **evidence}
+        if curator.state.skill(audit.skill).served:
+            try:
+                curator.retire(audit.skill, evidence=evidence, reason=reason, run=run)
+            except SkillError as error:
+                retired["reason"] = f"not retired: {error}"
+        return retired
+
+    def _close_cohort(self) -> list[Report]:
+        """Let e-BH decide what is promoted among all that was started since the last time."""
+        bench = self.evolver.bench
+        closed = list(bench.ledger.events(run=bench.run, kinds=("cohort.closed",)))
+        if closed:
+            return list(closed[-1].data["promoted"])
+        members, versions = open_cohort(bench.ledger)
+        promoted = [
+            {"candidate": name, "skill": versions[name][0], "version": versions[name][1]}
+            for name in promote(members, self.evolver.rules.fdr)
+        ]
+        data = {
+            "fdr": self.evolver.rules.fdr,
+            "members": [
+                {"candidate": m.candidate, "decision": m.decision.value, "e_value": m.e_value}
+                for m in members
+            ],
+            "promoted": promoted,
+        }
+        bench.ledger.append([NewEvent(kind="cohort.closed", data=data, run=bench.run)])
+        return promoted
+
+
+def open_cohort(ledger: Ledger) -> tuple[list[CohortMember], dict[str, tuple[str, str]]]:
+    """Return the candidates started since the last cohort was closed, and their versions.
+
+    Every candidate that was registered counts, also one that never came to a decision: its
+    e-value is then 1, the value at which it started.
+    """
+    started: dict[str, tuple[str, str]] = {}
+    proposed: set[str] = set()
+    evidence: dict[str, CohortMember] = {}
+    for event in ledger.events(
+        kinds=("candidate.proposed", "gate.registered", "gate.decided", "cohort.closed")
+    ):
+        data = event.data
+        if event.kind == "cohort.closed":
+            started.clear()
+        elif event.kind == "candidate.proposed":
+            proposed.add(data["candidate"])
+        elif event.kind == "gate.registered" and data["candidate"] in proposed:
+            started[data["candidate"]] = (data["skill"], data["version"])
+        elif event.kind == "gate.decided":
+            evidence[data["candidate"]] = CohortMember(
+                candidate=data["candidate"],
+                decision=Decision(data["decision"]),
+                e_value=data["confirm"]["e_value"],
+            )
+    undecided = Decision.INSUFFICIENT_EVIDENCE
+    members = [
+        evidence.get(name, CohortMember(candidate=name, decision=undecided, e_value=1.0))
+        for name in started
+    ]
+    return members, started
