@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from skillforge.errors import ConfigError
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -14,7 +16,13 @@ class AsyncioExecutor:
     """Runs attempts as tasks of this process's event loop, at most ``limit`` at once."""
 
     def __init__(self, limit: int) -> None:
-        """Take the number of attempts in flight, ≥ 1."""
+        """Take the number of attempts in flight, ≥ 1.
+
+        Raises:
+            ConfigError: It is less; nothing would ever run.
+        """
+        if limit < 1:
+            raise ConfigError(f"{limit} attempts in flight; expected at least 1")
         self.limit = limit
 
     async def run(

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from skillforge.adapters.skill_folders import (
     Walk,
@@ -137,7 +137,11 @@ class FolderLibrary:
             raise SkillError(
                 f"skill {package.name!r} cannot be written to {target}: {error}"
             ) from error
-        self._walk = None
+        if package.name not in self._by_name:
+            walk = self._index()
+            walk.folders.append(target)
+            walk.skills.add(os.fspath(target))
+            self._by_name[package.name] = target
 
     def remove(self, name: str) -> None:
         """Remove the folder of that skill, all of it or nothing; nested skills and ``.git`` stay.
@@ -199,13 +203,17 @@ class FolderLibrary:
         if not target.is_dir():
             return
         walk = self._index()
-        skills = {os.fspath(folder) for folder in walk.folders}
-        own = {path for path, _ in package_files(target, walk, skills)}
+        own = {path for path, _ in package_files(target, walk)}
+        folders = {parent.as_posix() for path in own for parent in PurePosixPath(path).parents}
+        links = {folder for folder in folders if (target / folder).is_symlink()}
 
         def skip(directory: str, names: list[str]) -> set[str]:
-            prefix = Path(directory).relative_to(target).as_posix().removeprefix(".")
-            at = f"{prefix}/" if prefix else ""
-            return {name for name in names if at + name in own or name in without}
+            below = Path(directory).relative_to(target)
+            at = {name: (below / name).as_posix() for name in names}
+            # a link into a shared folder becomes a folder of its own: nothing is written through it
+            return {
+                name for name in names if at[name] in own or name in without or at[name] in links
+            }
 
         shutil.copytree(target, fresh, symlinks=True, ignore=skip, dirs_exist_ok=True)
         for directory, _, _ in os.walk(fresh, topdown=False):

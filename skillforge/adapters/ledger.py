@@ -15,25 +15,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from skillforge.core.digest import canonical_json, sha256
-from skillforge.core.events import GENESIS, Event, NewEvent, link
+from skillforge.core.events import GENESIS, Event, NewEvent, is_intact, link
 from skillforge.errors import LedgerError
 
-MIGRATIONS: tuple[tuple[str, str], ...] = (
+MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "0001_events_and_blobs",
-        """
-        CREATE TABLE events (
-            seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, run TEXT NOT NULL,
-            data TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL, key TEXT);
-        CREATE INDEX events_by_key ON events (key) WHERE key IS NOT NULL;
-        CREATE INDEX events_by_kind ON events (kind, seq);
-        CREATE INDEX events_by_run ON events (run, kind, seq);
-        CREATE TABLE blobs (hash TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID;
-        CREATE TRIGGER events_keep BEFORE UPDATE ON events
-            BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
-        CREATE TRIGGER events_stay BEFORE DELETE ON events
-            BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
-        """,
+        (
+            """CREATE TABLE events (
+                seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, run TEXT NOT NULL,
+                data TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL, key TEXT)""",
+            "CREATE INDEX events_by_key ON events (key) WHERE key IS NOT NULL",
+            "CREATE INDEX events_by_kind ON events (kind, seq)",
+            "CREATE INDEX events_by_run ON events (run, kind, seq)",
+            "CREATE TABLE blobs (hash TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID",
+            """CREATE TRIGGER events_keep BEFORE UPDATE ON events
+                BEGIN SELECT RAISE(ABORT, 'events are append-only'); END""",
+            """CREATE TRIGGER events_stay BEFORE DELETE ON events
+                BEGIN SELECT RAISE(ABORT, 'events are append-only'); END""",
+        ),
     ),
 )
 """Name and statements; each is applied in one transaction together with its own record."""
@@ -44,8 +44,15 @@ _SELECT = "SELECT seq, at, kind, run, data, previous, hash FROM events"
 class SqliteLedger:
     """The event store in one file; see `skillforge.ports.Ledger` for the contract."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, *, clock: Callable[[], float] = time.time, patience: float = 5.0
+    ) -> None:
         """Open or create the ledger, applying migrations that are missing.
+
+        Args:
+            path: The file; its folder is made if need be.
+            clock: Where the time of events comes from, in seconds since the epoch.
+            patience: Seconds to wait for another process that is writing.
 
         Raises:
             LedgerError: The file is not a ledger, is damaged, locked, or cannot be written.
@@ -53,10 +60,12 @@ class SqliteLedger:
         self.path, self._clock = path, clock
         with self._explained():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=5.0)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._migrate()
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=patience)
+            try:
+                self._migrate()
+            except BaseException:
+                self._db.close()
+                raise
 
     def close(self) -> None:
         """Close the file; what was appended is already durable."""
@@ -89,10 +98,11 @@ class SqliteLedger:
                 yield _event(row)
 
     def find_rollout(self, key: str) -> Event | None:
-        """Return the finished rollout of that key, or None."""
+        """Return the finished rollout of that key, if it is what its hash covers, or None."""
         with self._explained():
-            row = self._db.execute(f"{_SELECT} WHERE key = ? LIMIT 1", (key,)).fetchone()
-        return None if row is None else _event(row)
+            rows = self._db.execute(f"{_SELECT} WHERE key = ? ORDER BY seq", (key,)).fetchall()
+        found = map(_event, rows)
+        return next((e for e in found if is_intact(e) and e.data["key"] == key), None)
 
     def put_blob(self, data: bytes) -> str:
         """Store bytes under their SHA-256 and return it."""
@@ -110,7 +120,13 @@ class SqliteLedger:
                 f"{self.path}: nothing is stored under {digest[:12]}; it was erased, or the "
                 "ledger was copied without it: restore ledger.db from a backup"
             )
-        data = zstandard.ZstdDecompressor().decompress(row[0])
+        try:
+            data = zstandard.ZstdDecompressor().decompress(row[0])
+        except (zstandard.ZstdError, TypeError) as error:
+            raise LedgerError(
+                f"{self.path}: the bytes stored under {digest[:12]} cannot be read ({error}); "
+                "restore ledger.db from a backup"
+            ) from error
         if sha256(data) != digest:
             raise LedgerError(
                 f"{self.path}: the bytes stored under {digest[:12]} hash to {sha256(data)[:12]}; "
@@ -123,7 +139,8 @@ class SqliteLedger:
 
         digest = sha256(data)
         self._db.execute(
-            "INSERT INTO blobs VALUES (?, ?) ON CONFLICT (hash) DO NOTHING",
+            "INSERT INTO blobs VALUES (?, ?) ON CONFLICT (hash) "
+            "DO UPDATE SET data = excluded.data WHERE blobs.data IS NULL",
             (digest, zstandard.ZstdCompressor(level=6).compress(data)),
         )
         return digest
@@ -144,12 +161,41 @@ class SqliteLedger:
             yield event
 
     def _migrate(self) -> None:
-        self._db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
-        done = {name for (name,) in self._db.execute("SELECT name FROM migrations")}
-        for name, statements in MIGRATIONS:
-            if name not in done:
-                record = f"INSERT INTO migrations VALUES ('{name}');"  # noqa: S608 - our own names
-                self._db.executescript(f"BEGIN IMMEDIATE; {statements} {record} COMMIT;")
+        """Bring the tables up to date; another process may be opening the same new file."""
+        applied = self._applied()
+        known = [name for name, _ in MIGRATIONS]
+        if newer := [name for name in applied if name not in known]:
+            raise LedgerError(
+                f"{self.path}: it was written by a newer skillforge ({newer[-1]}): update this one"
+            )
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        if set(known) <= set(applied):
+            return
+        with self._transaction():
+            applied = self._applied()
+            self._db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
+            for name, statements in MIGRATIONS:
+                if name not in applied:
+                    for statement in statements:
+                        self._db.execute(statement)
+                    self._db.execute("INSERT INTO migrations VALUES (?)", (name,))
+
+    def _applied(self) -> list[str]:
+        """Return the names of the migrations that the file has, in order.
+
+        Raises:
+            LedgerError: The file is a database of something else.
+        """
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+        if tables and not {"events", "migrations"} <= tables:
+            raise LedgerError(
+                f"{self.path}: it holds tables of another program ({min(tables)}): move it away, "
+                "or name another project folder"
+            )
+        if not tables:
+            return []
+        return [name for (name,) in self._db.execute("SELECT name FROM migrations ORDER BY name")]
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -182,8 +228,17 @@ def _advice(message: str) -> str:
     return "check that the folder exists and can be written"
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON number")
+
+
 def _event(row: tuple[int, float, str, str, str, str, str]) -> Event:
-    seq, at, kind, run, data, previous, digest = row
-    return Event(
-        seq=seq, at=at, kind=kind, run=run, data=json.loads(data), previous=previous, hash=digest
-    )
+    seq, at, kind, run, text, previous, digest = row
+    try:
+        data = json.loads(text, parse_constant=_refuse)
+    except ValueError as error:
+        raise LedgerError(
+            f"event {seq} of the ledger is no JSON ({error}): it was changed from outside; "
+            "restore ledger.db from a backup"
+        ) from error
+    return Event(seq=seq, at=at, kind=kind, run=run, data=data, previous=previous, hash=digest)

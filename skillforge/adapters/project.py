@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from skillforge.core.toml_text import render_toml, toml_line
 from skillforge.errors import ConfigError
 
 FILE = "skillforge.toml"
@@ -25,12 +26,12 @@ TEMPLATE = """\
 # What `skillforge` works on. State lives beside this file in .skillforge/.
 
 [library]
-path = "{library}"
+{library}
 
 [model]
 # Any litellm model name, or local/smollm2 (embedded, offline, no key), or local/PATH.gguf.
-worker = "{model}"
-proposer = "{model}"
+{worker}
+{proposer}
 
 [budget]
 # Caps of one run; leave a line out for no cap.
@@ -88,14 +89,14 @@ class BudgetSection(_Section):
 class GateSection(_Section):
     """Error rates and sizes of the gate."""
 
-    alpha: float = 0.05
-    beta: float = 0.10
-    min_effect: float = 0.10
-    margin: float = 0.05
-    harm_stop: float = 0.20
-    harm_retire: float = 0.05
-    fdr: float = 0.10
-    max_tasks: int = 200
+    alpha: float = Field(0.05, gt=0, lt=1)
+    beta: float = Field(0.10, gt=0, lt=1)
+    min_effect: float = Field(0.10, gt=0, lt=1)
+    margin: float = Field(0.05, gt=0, lt=1)
+    harm_stop: float = Field(0.20, gt=0, lt=1)
+    harm_retire: float = Field(0.05, gt=0, lt=1)
+    fdr: float = Field(0.10, gt=0, lt=1)
+    max_tasks: int = Field(200, ge=1)
 
 
 class RetrievalSection(_Section):
@@ -179,43 +180,65 @@ def load_project(root: Path, environment: Mapping[str, str]) -> Project:
     """
     path = root / FILE
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8-sig")
+        data = tomllib.loads(text)
     except FileNotFoundError as error:
         raise ConfigError(
             f"no {FILE} in {root}: run `skillforge init` there, or name the folder with --project"
         ) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}; mend the file and try again") from error
-    return Project(root=root, settings=_validate(_override(data, environment), str(path)))
+    return Project(root=root, settings=_validate(data, environment, path, text))
 
 
-def _override(data: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+def _variables(environment: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """Return the names of the variables that are set, by section and key."""
+    return {
+        (section, key): name
+        for section, field in Settings.model_fields.items()
+        for key in getattr(field.annotation, "model_fields", {})
+        if (name := f"SKILLFORGE_{section}_{key}".upper()) in environment
+    }
+
+
+def _override(
+    data: dict[str, Any], variables: Mapping[tuple[str, str], str], environment: Mapping[str, str]
+) -> dict[str, Any]:
     merged = {k: dict(v) if isinstance(v, dict) else v for k, v in data.items()}
-    for section, field in Settings.model_fields.items():
-        keys = getattr(field.annotation, "model_fields", {})
-        for key in keys:
-            value = environment.get(f"SKILLFORGE_{section}_{key}".upper())
-            if value is not None:
-                merged.setdefault(section, {})[key] = _literal(value)
+    for (section, key), name in variables.items():
+        table = merged.setdefault(section, {})
+        if isinstance(table, dict):  # what else it may be is reported with the file's problems
+            table[key] = _literal(environment[name], Settings.model_fields[section].annotation, key)
     return merged
 
 
-def _literal(value: str) -> Any:
+def _literal(value: str, section: Any, key: str) -> Any:
+    """Read a variable as JSON, but leave what is meant as text alone: ``7`` may name a folder."""
+    kind = section.model_fields[key].annotation
+    if kind is str or (kind == str | None and value != "null"):
+        return value
     try:
         return json.loads(value)
     except ValueError:
         return value
 
 
-def _validate(data: dict[str, Any], where: str) -> Settings:
+def _validate(
+    data: dict[str, Any], environment: Mapping[str, str], path: Path, text: str
+) -> Settings:
+    variables = _variables(environment)
     try:
-        return Settings.model_validate(data)
+        return Settings.model_validate(_override(data, variables, environment))
     except ValidationError as error:
         lines = []
         for problem in error.errors():
-            name = ".".join(str(part) for part in problem["loc"])
+            parts = [str(part) for part in problem["loc"]]
+            variable = variables.get((parts[0], parts[1])) if len(parts) > 1 else None
+            line = toml_line(text, parts)
+            place = f"{path}:{line}" if line else str(path)
+            where = f"{place}: {'.'.join(parts)}" if variable is None else f"variable {variable}"
             hint = "remove it, or check its spelling" if "extra" in problem["type"] else "mend it"
-            lines.append(f"{where}: {name}: {problem['msg']}, got {problem['input']!r}; {hint}")
+            lines.append(f"{where}: {problem['msg']}, got {problem['input']!r}; {hint}")
         raise ConfigError("\n".join(lines)) from error
 
 
@@ -223,11 +246,19 @@ def write_project(root: Path, *, library: str, model: str) -> Path:
     """Write a commented project file.
 
     Raises:
-        ConfigError: There is one already.
+        ConfigError: There is one already, or it cannot be written.
     """
     path = root / FILE
     if path.exists():
         raise ConfigError(f"{path} exists already; edit it, or remove it to start anew")
-    root.mkdir(parents=True, exist_ok=True)
-    path.write_text(TEMPLATE.format(library=library, model=model), encoding="utf-8")
+    text = TEMPLATE.format(
+        library=render_toml({"path": library}).strip(),
+        worker=render_toml({"worker": model}).strip(),
+        proposer=render_toml({"proposer": model}).strip(),
+    )
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error}; check that the folder can be written") from error
     return path

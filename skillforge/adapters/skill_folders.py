@@ -27,8 +27,9 @@ NO_SKILLS_IN = frozenset(
 NOT_IN_PACKAGE = NO_SKILLS_IN - {"vendor"}
 """Directories inside a skill that are no part of it; its own ``vendor/`` is."""
 RESOURCES = frozenset(
-    ("assets", "references", "reference", "scripts", "templates", "template")
-    + ("examples", "evals", "resources")
+    f"{word}{ending}"
+    for word in ("asset", "reference", "script", "template", "example", "eval", "resource")
+    for ending in ("", "s")
 )
 """Directories of a skill in which a nested ``SKILL.md`` is a template."""
 SWAP_SUFFIXES = (".skillforge-new", ".skillforge-old", ".skillforge-gone")
@@ -48,6 +49,8 @@ class Walk:
     """Directories of the skills found, sorted by path."""
     problems: list[Problem] = field(default_factory=list)
     """What could not be read or was left out."""
+    skills: set[str] = field(default_factory=set)
+    """The same directories, to look one up."""
     leftovers: list[Path] = field(default_factory=list)
     """Directories that an interrupted write or removal has left."""
 
@@ -95,6 +98,7 @@ def find_skills(root: Path) -> Walk:
         is_skill = any(is_skill_file(e.name) and _is_file(e, walk) for e in entries)
         if is_skill and not in_resource:
             walk.folders.append(directory)
+            walk.skills.add(os.fspath(directory))
         inside = in_skill or is_skill
         for entry in entries:
             if entry.name in NO_SKILLS_IN or not _is_dir(entry, walk):
@@ -151,9 +155,8 @@ def load(folder: Path, walk: Walk) -> Package:
     Raises:
         SkillError: A file cannot be read, is too large, or has an unusable name.
     """
-    skills = {os.fspath(path) for path in walk.folders}
     files: dict[str, PackageFile] = {}
-    for path, entry in package_files(folder, walk, skills):
+    for path, entry in package_files(folder, walk):
         try:
             status = entry.stat()
             if status.st_size > MAX_FILE:
@@ -165,9 +168,7 @@ def load(folder: Path, walk: Walk) -> Package:
     return Package(name=folder.name, files=files)
 
 
-def package_files(
-    folder: Path, walk: Walk, skills: set[str]
-) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def package_files(folder: Path, walk: Walk) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Yield relative posix path and entry of every file that belongs to the skill in ``folder``."""
     real = [(os.fspath(folder), "")]
     linked: list[tuple[str, str]] = []
@@ -181,7 +182,7 @@ def package_files(
             path = prefix + entry.name
             if _is_dir(entry, walk):
                 target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                if entry.name in NOT_IN_PACKAGE or is_swap(entry.name) or target in skills:
+                if entry.name in NOT_IN_PACKAGE or is_swap(entry.name) or target in walk.skills:
                     continue
                 (linked if entry.is_symlink() else real).append((target, path + "/"))
             elif entry.name not in _IGNORED_FILES and _is_file(entry, walk):

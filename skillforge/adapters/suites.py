@@ -85,6 +85,7 @@ class _Worker(_Row):
     kind: Literal["chat", "agent", "command", "python"] = "chat"
     max_tokens: int = Field(64, ge=1)
     temperature: float | None = Field(None, ge=0, allow_inf_nan=False)
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     preamble: str = WorkerSpec().preamble
     timeout: float = Field(120.0, gt=0, allow_inf_nan=False)
 
@@ -366,8 +367,8 @@ def _entry(folder: Path) -> SuiteEntry:
     head = _parse_head(data, problems) if data is not None else None
     if head is None:
         problem = "\n".join(problems.found)
-        return SuiteEntry(name=folder.name, path=folder, version="", problem=problem)
-    return SuiteEntry(name=head.name, path=folder, version=head.version, problem="")
+        return SuiteEntry(name=folder.name, path=str(folder), version="", problem=problem)
+    return SuiteEntry(name=head.name, path=str(folder), version=head.version, problem="")
 
 
 def find_suite(name: str, roots: Iterable[Path]) -> Path:
@@ -376,4 +377,4 @@ def find_suite(name: str, roots: Iterable[Path]) -> Path:
     Raises:
         SuiteError: There is none, or one root holds several.
     """
-    return pick_suite(name, {str(root): list_suites([root]) for root in roots}).path
+    return Path(pick_suite(name, {str(root): list_suites([root]) for root in roots}).path)

@@ -47,6 +47,7 @@ class ChatWorker:
             ),
             max_tokens=self.spec.max_tokens,
             temperature=self.spec.temperature,
+            stop=self.spec.stop,
             timeout=self.spec.timeout,
             affinity=json_digest([skill.version for skill in skills])[:16],
         )

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from skillforge.cli.engine import make_engine
+from skillforge.cli.jobs import night_order
 from skillforge.cli.options import EXIT_OK, Paying, emit, json_option, paying_options
 from skillforge.cli.packs import export_packs
-from skillforge.cli.runs import night_order, run_night, show_night
+from skillforge.cli.runs import run_night, show_night
 from skillforge.cli.session import open_session
 from skillforge.errors import ConfigError
 

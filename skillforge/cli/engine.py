@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from skillforge.adapters.executors import AsyncioExecutor
@@ -14,8 +16,9 @@ from skillforge.cli.options import Paying
 from skillforge.cli.progress import Progress
 from skillforge.cli.session import Session
 from skillforge.core.gate import GateRules
+from skillforge.core.splits import check_splits
 from skillforge.core.task import Suite
-from skillforge.errors import ConfigError
+from skillforge.errors import ConfigError, SuiteError
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps, Meter, MeteredModel
 from skillforge.workflows.retrieve import Retriever
@@ -117,6 +120,12 @@ def make_engine(session: Session, suite: str, paying: Paying) -> Engine:
         ConfigError: The worker kind or the model is not available.
     """
     loaded, settings = session.suite(suite), session.project.settings
+    leaks = check_splits(loaded.tasks, by=loaded.split_by)
+    if leaks:
+        raise SuiteError(
+            f"suite {loaded.name}: {leaks[0]}; `skillforge suite check {loaded.name}` lists all "
+            f"{len(leaks)} such problems"
+        )
     if loaded.worker.kind != "chat":
         raise ConfigError(
             f"suite {loaded.name} asks for a {loaded.worker.kind!r} worker; this version runs "
@@ -151,5 +160,27 @@ def make_engine(session: Session, suite: str, paying: Paying) -> Engine:
 
 
 def drive(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run asynchronous work to its end."""
-    return asyncio.run(work)
+    """Run asynchronous work to its end, also where an event loop is running already.
+
+    A running loop (Jupyter has one) cannot be entered again, so the work then gets a thread and a
+    loop of its own. An interrupt cancels it: what has finished is kept.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    started: Future[Callable[[], object]] = Future()
+
+    async def cancellable() -> Result:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        started.set_result(partial(loop.call_soon_threadsafe, task.cancel))
+        return await work
+
+    with ThreadPoolExecutor(1, thread_name_prefix="skillforge") as pool:
+        finished = pool.submit(asyncio.run, cancellable())
+        try:
+            return finished.result()
+        except KeyboardInterrupt:
+            started.result()()
+            raise

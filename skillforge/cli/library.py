@@ -160,16 +160,8 @@ def show_(skill: str, version: str | None, project: Path | None, as_json: bool) 
 @json_option
 def history(skill: str, project: Path | None, as_json: bool) -> int:
     """Show every event of a skill's life."""
-    kinds = (
-        "skill.imported",
-        "candidate.proposed",
-        "candidate.closed",
-        "gate.decided",
-        "version.adopted",
-        "version.rolled_back",
-        "skill.retired",
-        "skill.restored",
-    )
+    from skillforge.analytics import LIFE
+
     with open_session(project) as session:
         session.curator.state.skill(skill)
         events = [
@@ -181,7 +173,7 @@ def history(skill: str, project: Path | None, as_json: bool) -> int:
                 "decision": e.data.get("decision", ""),
                 "summary": e.data.get("summary") or e.data.get("reason") or "",
             }
-            for e in session.ledger.events(kinds=kinds)
+            for e in session.ledger.events(kinds=LIFE)
             if e.data.get("skill") == skill
         ]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from skillforge.cli import jobs
 from skillforge.cli.engine import Engine, drive, make_engine
 from skillforge.cli.options import (
     EXIT_INCONCLUSIVE,
@@ -20,15 +21,11 @@ from skillforge.cli.options import (
     project_option,
 )
 from skillforge.cli.session import open_session
-from skillforge.core.task import Split
 from skillforge.errors import BudgetSpent, SuiteError
 from skillforge.report import tables
-from skillforge.workflows.audit import audit_units
-from skillforge.workflows.contrast import Report, freeze_context, salt_of, spread
+from skillforge.workflows.contrast import Report
 from skillforge.workflows.curate import require_served
 from skillforge.workflows.estimate import estimate
-from skillforge.workflows.evaluate import evaluate
-from skillforge.workflows.nightly import Nightly, NightlySettings
 
 suite_option = click.option("--suite", default="desk", show_default=True, help="A task suite.")
 
@@ -57,21 +54,8 @@ def eval_(
         if paying.dry_run:
             rollouts = 2 * tasks * replicates
             return _estimate(engine, [skill], rollouts, rollouts, as_json)
-        run = engine.open("eval", {"skill": skill, "tasks": tasks, "replicates": replicates})
-        measured = drive(
-            evaluate(
-                engine.bench(run),
-                session.curator,
-                engine.suite,
-                skill,
-                engine.rules,
-                tasks=tasks,
-                retriever=engine.context_retriever(),
-                k=engine.evolve_settings.k,
-                replicates=replicates,
-            )
-        )
-        spend = engine.close(run)
+        work = jobs.evaluate_skill(engine, skill, tasks=tasks, replicates=replicates)
+        measured, spend = drive(work)
     totals = {"cost_usd": spend["usd"], "tokens": spend["tokens"], "seconds": spend["seconds"]}
     data = measured.to_json() | totals | {"spend": spend}
     emit(data, as_json, tables.evaluation)
@@ -92,10 +76,7 @@ def evolve(skill: str, suite: str, project: Path | None, as_json: bool, paying: 
         require_served(session.curator.state, skill)
         if paying.dry_run:
             return _estimate(engine, [skill], *_evolve_range(engine), as_json)
-        run = engine.open("evolve", {"skill": skill})
-        evolver = engine.evolver(run, cohort_size=engine.evolve_settings.max_confirm)
-        report = drive(evolver.evolve(skill))
-        spend = engine.close(run, report.stopped_by or "done")
+        report, spend = drive(jobs.evolve_skill(engine, skill))
     data = report.to_json() | {"spend": spend}
     if report.stopped_by and not any(c["confirm"] for c in data["candidates"]):
         raise BudgetSpent(report.stopped_by)
@@ -127,7 +108,7 @@ def nightly(suite: str, project: Path | None, as_json: bool, paying: Paying) -> 
     """Evolve the library under a budget, then audit, retire, promote, re-index and report."""
     with open_session(project, write=True) as session:
         engine = make_engine(session, suite, paying)
-        order = night_order(engine)
+        order = jobs.night_order(engine)
         if paying.dry_run:
             low, high = _evolve_range(engine)
             return _estimate(engine, order, low * len(order), high * len(order), as_json)
@@ -136,44 +117,9 @@ def nightly(suite: str, project: Path | None, as_json: bool, paying: Paying) -> 
     return EXIT_OK
 
 
-def night_order(engine: Engine) -> list[str]:
-    """Return the skills that a night evolves: those named, or all the suite has tasks for.
-
-    Never measured ones come first.
-
-    Raises:
-        SuiteError: No served skill has tasks in the suite.
-    """
-    curator, settings = engine.session.curator, engine.session.project.settings.nightly
-    if settings.skills:
-        for name in settings.skills:
-            require_served(curator.state, name)
-        return list(settings.skills)
-    known = [name for name in curator.state.served if name in engine.suite.skills]
-    if not known:
-        if not curator.state.skills:
-            require_served(curator.state, "")
-        raise SuiteError(
-            f"suite {engine.suite.name} has no tasks for any served skill; it has tasks for "
-            f"{', '.join(engine.suite.skills) or 'no skill'}"
-        )
-    return sorted(known, key=lambda n: curator.state.skills[n].evidence != "unmeasured")
-
-
 def run_night(engine: Engine, order: list[str]) -> Report:
     """Run one night and return its report with the spend."""
-    session, settings = engine.session, engine.session.project.settings.nightly
-    run = engine.open("nightly", {"skills": order})
-    cohort_size = len(order) * engine.evolve_settings.max_confirm
-    night = Nightly(
-        evolver=engine.evolver(run, cohort_size=cohort_size),
-        suite=engine.suite,
-        settings=NightlySettings(skills=tuple(order), library_audits=settings.library_audits),
-        make_retriever=session.retriever,
-        announce=engine.progress.announce,
-    )
-    report = drive(night.run(order))
-    spend = engine.close(run, report.stopped_by)
+    report, spend = drive(jobs.run_night(engine, order))
     return {**report.to_json(), "spend": spend}
 
 
@@ -225,21 +171,17 @@ def units(
     with open_session(project, write=True) as session:
         engine = make_engine(session, suite, paying)
         record = require_served(session.curator.state, skill)
-        package = session.curator.package(skill)
-        available = engine.suite.select(skill=skill, split=Split.SCREEN)
-        if not available:
-            raise SuiteError(f"suite {engine.suite.name} has no screen tasks for {skill}")
-        anchors = spread(available, tasks, paying.seed, salt_of(skill), 1)
         if paying.dry_run:
+            anchors = jobs.audit_anchors(engine, skill, tasks)
             return _estimate(engine, [skill], 2 * len(anchors), 20 * len(anchors), as_json)
-        run = engine.open("audit", {"skill": skill, "tasks": tasks})
-        context = freeze_context(
-            engine.context_retriever(), skill, anchors, engine.evolve_settings.k
-        )
-        found = drive(audit_units(engine.bench(run), package, anchors, context))
-        spend = engine.close(run)
-    rows = [u.to_json() | {"removed": False} for u in found]
-    data = {"skill": skill, "version": record.current, "units": rows, "spend": spend}
+        found, spend = drive(jobs.audit_skill_units(engine, skill, tasks=tasks))
+    data = {
+        "skill": skill,
+        "version": record.current,
+        "informative": found.informative,
+        "units": [u.to_json() | {"removed": False} for u in found.units],
+        "spend": spend,
+    }
     emit(data, as_json, lambda data: tables.audit_table([data]))
     return EXIT_OK
 

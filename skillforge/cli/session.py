@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from skillforge.errors import ConfigError, LedgerError
 from skillforge.workflows.curate import Curator
 
 if TYPE_CHECKING:
+    from skillforge.core.package import Package
     from skillforge.core.task import Suite
     from skillforge.ports import ChatModel, Embedder
     from skillforge.workflows.retrieve import Retriever
@@ -52,16 +54,26 @@ class Session:
         """Return the model of that name, the project's worker by default."""
         return make_model(self.project, name, api_base)
 
-    def retriever(self) -> Retriever:
-        """Embed and index the served library; vectors are kept between commands."""
-        from skillforge.adapters.index import open_index
-        from skillforge.workflows.retrieve import build_retriever
+    def retriever(self, packages: Mapping[str, Package] | None = None) -> Retriever:
+        """Embed and index some packages, the served library by default.
 
-        return build_retriever(
-            self.curator.served(),
-            make_embedder(self.project),
-            lambda vectors: open_index(vectors),
-        )
+        The index is kept in a file that knows what it was built from; a stale one is built anew.
+        """
+        from skillforge.adapters.index import load_index, open_index
+        from skillforge.workflows.retrieve import Retriever, build_retriever, corpus_digest
+
+        shown = self.curator.served() if packages is None else dict(packages)
+        embedder = make_embedder(self.project.settings.embedding.model)
+        path, fingerprint = self.project.state / "index.faiss", corpus_digest(shown, embedder)
+        kept = load_index(path, fingerprint)
+        if kept is not None:
+            index, names = kept
+            return Retriever(
+                packages=shown, embedder=embedder, names=names, vectors=index.vectors, index=index
+            )
+        built = build_retriever(shown, embedder, open_index)
+        open_index(built.vectors).save(path, ids=built.names, fingerprint=fingerprint)
+        return built
 
 
 def make_model(project: Project, name: str | None, api_base: str | None) -> ChatModel:
@@ -70,24 +82,32 @@ def make_model(project: Project, name: str | None, api_base: str | None) -> Chat
 
     settings = project.settings
     chosen = name or settings.model.worker
+    identity = ""
     if chosen.startswith("local/"):
         from skillforge.adapters import local_model
 
-        local_model.register(
-            slots=settings.model.parallel, deterministic=settings.model.deterministic
+        # More caches than calls in flight: each arm of a wave keeps its own prompt prefix.
+        served = local_model.LocalSettings(
+            slots=max(2 * settings.model.parallel, 8),
+            context=2048,
+            deterministic=settings.model.deterministic,
         )
+        local_model.register(served)
+        identity = local_model.identity(chosen, served)
     return LitellmModel(
         chosen,
         api_base=api_base or settings.model.api_base,
         prices=settings.prices.get(chosen),
+        identity=identity,
     )
 
 
-def make_embedder(project: Project) -> Embedder:
-    """Return the embedder that the project names."""
+@lru_cache(maxsize=2)
+def make_embedder(model: str) -> Embedder:
+    """Return the embedder of that name; its weights are loaded once per process."""
     from skillforge.adapters.embedder import SentenceEmbedder
 
-    return SentenceEmbedder(project.settings.embedding.model)
+    return SentenceEmbedder(model)
 
 
 @contextmanager

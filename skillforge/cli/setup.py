@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from skillforge.cli.options import EXIT_OK, emit, json_option, project_option
+from skillforge.cli.session import make_embedder, make_model
 
 
 @click.command("init")
@@ -37,13 +38,28 @@ def init(folder: Path, library: str, model: str) -> int:
 def doctor(project: Path | None, as_json: bool, model: str | None, deep: bool) -> int:
     """Check models, keys, embedder, index and ledger; say how to get what is missing."""
     from skillforge.adapters.doctor import checks
-    from skillforge.adapters.project import LOCAL_MODEL, find_project, load_project
+    from skillforge.adapters.embedder import packaged_folder
+    from skillforge.adapters.index import open_index
+    from skillforge.adapters.local_model import find_weights
+    from skillforge.adapters.project import STATE, Project, Settings, find_project, load_project
 
     root = project or find_project(Path.cwd())
-    settings = load_project(root, os.environ) if root is not None else None
-    chosen = model or (settings.settings.model.worker if settings else LOCAL_MODEL)
-    state = settings.state if settings else Path.cwd()
-    found = checks(model=chosen, state=state, deep=deep)
+    opened = (
+        load_project(root, os.environ)
+        if root is not None
+        else Project(root=Path.cwd(), settings=Settings())
+    )
+    chosen = model or opened.settings.model.worker
+    found = checks(
+        model=chosen,
+        state=opened.root / STATE,
+        deep=deep,
+        weights=find_weights,
+        embedder_weights=lambda: packaged_folder(verify=True),
+        chat=make_model(opened, chosen, None) if deep else None,
+        embedder=make_embedder(opened.settings.embedding.model) if deep else None,
+        index=open_index if deep else None,
+    )
 
     def show(data: Mapping[str, Any]) -> None:
         for check in data["checks"]:

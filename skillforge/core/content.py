@@ -27,7 +27,8 @@ _BOILERPLATE = re.compile(
     r"|here(?:'s| is| are)\b[^\n]{0,80}:|as an ai\b.*|i(?:'m| am) sorry\b.*"
     r"|i (?:can't|cannot|am unable to|can not) (?:help|assist|do|provide|comply|edit)\b.*"
     r"|no changes?(?: (?:is |are )?(?:needed|required|necessary|proposed))?[.!]?"
-    r"|\[[^\]\n]{0,60}\]|<[^>\n]{0,60}>|todo\b.{0,40}|tbd|placeholder|lorem ipsum.*"
+    r"|[\[<][^\]>\n]{0,40}\b(?:insert|your|todo|content|text|here|placeholder)\b[^\]>\n]{0,40}[\]>]"
+    r"|todo\b.{0,40}|tbd|placeholder|lorem ipsum.*"
     r"|n/?a|none|null|\.\.\.|…",
     re.I | re.S,
 )

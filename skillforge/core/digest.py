@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 """Anything JSON can hold; floats must be finite."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def sha256(data: bytes) -> str:
@@ -23,14 +26,16 @@ def canonical_json(value: object) -> str:
     """Render ``value`` as JSON with sorted keys and no spare white space.
 
     Equal values give equal text whatever the order of their keys. NaN and infinities raise
-    ``ValueError``: they have no JSON form and would make a digest meaningless.
+    ``ValueError``: they have no JSON form and would make a digest meaningless. Halves of
+    surrogate pairs, which models do send and UTF-8 cannot hold, are escaped.
 
     >>> canonical_json({"b": 1, "a": [True, None]})
     '{"a":[true,null],"b":1}'
     """
-    return json.dumps(
+    text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
+    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def json_digest(value: object) -> str:

@@ -210,7 +210,9 @@ def _check_shape(edit: Edit) -> None:
     if edit.op not in fits:
         raise EditError(f"unknown op {edit.op!r}; expected one of {', '.join(get_args(Op))}")
     if not fits[edit.op] or (edit.after is not None and edit.op != "CREATE"):
-        given = [k for k, v in edit.to_json().items() if v and k not in ("op", "summary")]
+        given = [
+            k for k, v in edit.to_json().items() if v and k not in ("op", "summary") and v != "body"
+        ]
         raise EditError(f"{edit.op} needs {_NEEDS[edit.op]}, got {', '.join(given) or 'nothing'}")
     if len(set(edit.units)) != len(edit.units):
         raise EditError(f"{edit.op} names a unit twice: {', '.join(edit.units)}")

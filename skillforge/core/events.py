@@ -7,11 +7,12 @@ outside the chain and named by hash; erasing one leaves the chain intact.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from skillforge.core.digest import json_digest
+from skillforge.core.digest import canonical_json, json_digest
 from skillforge.errors import LedgerError
 
 GENESIS = "0" * 64
@@ -46,11 +47,39 @@ class Event:
 
 
 def link(new: NewEvent, *, seq: int, at: float, previous: str) -> Event:
-    """Give a new event its place in the chain."""
-    digest = json_digest([seq, at, new.kind, new.run, new.data, previous])
+    """Give a new event its place in the chain.
+
+    What is hashed is the event as a store gives it back: tuples are lists, keys are text, the time
+    is a float.
+
+    Raises:
+        ValueError: The data hold NaN or an infinity.
+        TypeError: The data hold something that JSON cannot.
+    """
+    data = json.loads(canonical_json(new.data))
+    digest = event_hash(seq, float(at), new.kind, new.run, data, previous)
     return Event(
-        seq=seq, at=at, kind=new.kind, run=new.run, data=new.data, previous=previous, hash=digest
+        seq=seq,
+        at=float(at),
+        kind=new.kind,
+        run=new.run,
+        data=data,
+        previous=previous,
+        hash=digest,
     )
+
+
+def event_hash(
+    seq: int, at: float, kind: str, run: str, data: Mapping[str, Any], previous: str
+) -> str:
+    """Return the hash that an event of this content must carry."""
+    return json_digest([seq, at, kind, run, data, previous])
+
+
+def is_intact(event: Event) -> bool:
+    """Whether the event's content is what its hash covers."""
+    expected = event_hash(event.seq, event.at, event.kind, event.run, event.data, event.previous)
+    return event.hash == expected
 
 
 def check_chain(events: Iterable[Event]) -> int:
@@ -62,7 +91,7 @@ def check_chain(events: Iterable[Event]) -> int:
     count, previous = 0, GENESIS
     for event in events:
         count += 1
-        expected = json_digest([event.seq, event.at, event.kind, event.run, event.data, previous])
+        expected = event_hash(event.seq, event.at, event.kind, event.run, event.data, previous)
         if event.seq != count or event.previous != previous or event.hash != expected:
             raise LedgerError(
                 f"the ledger's chain is broken at event {count}: found seq {event.seq} with hash "

@@ -10,12 +10,10 @@ false-discovery control over a whole cohort asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
-
-import numpy as np
 
 from skillforge.core.eprocess import (
     DEFAULT_LAMBDAS,
@@ -25,10 +23,9 @@ from skillforge.core.eprocess import (
     lift_bet,
     non_inferiority_bet,
 )
-from skillforge.core.intervals import betting_interval
+from skillforge.core.evidence import Evidence, constant_score, weigh
 from skillforge.core.multiplicity import e_bh
-from skillforge.core.power import mde
-from skillforge.core.rollout import Pair, PairedTable, Void, tabulate
+from skillforge.core.rollout import Pair, Void
 from skillforge.errors import ConfigError
 
 
@@ -81,13 +78,21 @@ class GateRules:
     """Bets mixed with equal weight, each in (0, 1)."""
 
     def __post_init__(self) -> None:
-        """Refuse rates outside (0, 1) and an empty horizon."""
+        """Refuse rates and stakes outside (0, 1) and an empty horizon."""
         for name in ("alpha", "beta", "min_effect", "margin", "harm_stop", "harm_retire", "fdr"):
             value = getattr(self, name)
             if not 0 < value < 1:
-                raise ConfigError(f"[gate] {name} is {value}; expected a number between 0 and 1")
+                raise ConfigError(
+                    f"[gate] {name} is {value}; expected a number between 0 and 1 (write 5 % as "
+                    "0.05)"
+                )
         if self.max_tasks < 1:
             raise ConfigError(f"[gate] max_tasks is {self.max_tasks}; expected at least 1")
+        if not self.lambdas or not all(0 < stake < 1 for stake in self.lambdas):
+            raise ConfigError(
+                f"[gate] lambdas are {list(self.lambdas)}; expected one or more numbers between 0 "
+                f"and 1, such as {list(DEFAULT_LAMBDAS)}"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return the rules as a JSON object, for the registration event."""
@@ -167,36 +172,6 @@ def _verdict(state: GateState, rules: GateRules, enough: float) -> Decision | No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """The numbers behind a decision."""
-
-    table: PairedTable
-    """Outcomes of the pairs that were bet on."""
-    lift: float | None
-    """Mean paired difference in [-1, 1]; None without pairs."""
-    lift_interval: tuple[float, float] | None
-    """95 % betting confidence sequence of the lift, valid at any stopping time."""
-    e_value: float
-    """Current value of the claim's process."""
-    e_harm: float
-    e_futility: float
-    mde: float | None
-    """Lift that this many pairs find with power .8 at α; None below three pairs."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the numbers under the names that the commands print."""
-        interval = None if self.lift_interval is None else list(self.lift_interval)
-        return self.table.to_json() | {
-            "lift": self.lift,
-            "lift_interval": interval,
-            "e_value": self.e_value,
-            "e_harm": self.e_harm,
-            "e_futility": self.e_futility,
-            "mde": self.mde,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
     """A decision with its evidence and reasons."""
 
@@ -248,8 +223,10 @@ def decide(
         if isinstance(outcome, Pair):
             state = bet(state, rules, outcome.difference, enough=enough)
     pairs = [o for o in outcomes[:used] if isinstance(o, Pair)]
-    evidence = weigh(pairs, voids=[o for o in outcomes[:used] if isinstance(o, Void)], state=state)
-    decision, reasons = _withhold(state, evidence, rules)
+    voids = [o for o in outcomes[:used] if isinstance(o, Void)]
+    processes = (state.claim.value, state.harm.value, state.futility.value)
+    evidence = weigh(pairs, voids=voids, e_values=processes, alpha=rules.alpha)
+    decision, reasons = _withhold(state, evidence, rules, level=constant_score(pairs))
     return GateResult(
         decision=decision,
         basis=basis,
@@ -260,33 +237,16 @@ def decide(
     )
 
 
-def weigh(pairs: Sequence[Pair], *, voids: Iterable[Void], state: GateState) -> Evidence:
-    """Put the numbers of some pairs together with the processes that bet on them."""
-    differences = np.array([p.difference for p in pairs], dtype=np.float64)
-    dropped = {"base": 0, "augmented": 0}
-    for void in voids:
-        dropped[void.arm] = dropped.get(void.arm, 0) + 1
-    discordance = (np.count_nonzero(differences) + 1) / (len(pairs) + 2)
-    return Evidence(
-        table=tabulate(pairs, dropped),
-        lift=float(differences.mean()) if pairs else None,
-        lift_interval=betting_interval(differences, alpha=0.05) if len(pairs) >= 2 else None,
-        e_value=state.claim.value,
-        e_harm=state.harm.value,
-        e_futility=state.futility.value,
-        mde=mde(len(pairs), discordance) if len(pairs) > 2 else None,
-    )
-
-
-def _withhold(state: GateState, evidence: Evidence, rules: GateRules) -> tuple[Decision, list[str]]:
+def _withhold(
+    state: GateState, evidence: Evidence, rules: GateRules, *, level: float | None
+) -> tuple[Decision, list[str]]:
     """Name the reasons, and withhold a verdict that constant scores could fake."""
     table, decision = evidence.table, state.decision
     reasons = [_because(state, rules)]
-    constant = table.pairs > 0 and table.gains == table.regressions == 0
-    if constant and 0 in (table.residual, table.retained):
-        which = "fails" if table.retained == 0 else "passes"
+    if level is not None:
+        which = {0.0: "fails", 1.0: "passes"}.get(level, f"scores {level:g}")
         reasons.append(f"every task {which} in both arms: the tasks cannot tell the arms apart")
-        if state.basis is Basis.NON_INFERIORITY and which == "fails":
+        if state.basis is Basis.NON_INFERIORITY and level == 0:
             decision = Decision.INSUFFICIENT_EVIDENCE
             reasons.append(
                 "verdict withheld: a skill that never works cannot tell what a unit does"
@@ -307,13 +267,14 @@ def _because(state: GateState, rules: GateRules) -> str:
         case Decision.PROBATION:
             return f"evidence for {state.basis.value} reached 1/{rules.alpha:g}; now {claim:.3g}"
         case Decision.ROLLED_BACK:
-            return f"harm evidence {harm:.3g} ≥ 1/{rules.harm_retire:g} while on probation"
+            limit = f"1/{rules.harm_retire:g}"
+            return f"harm evidence reached {limit} while on probation; now {harm:.3g}"
         case Decision.REJECTED_HARM:
-            return f"harm evidence {harm:.3g} ≥ 1/{rules.harm_stop:g}"
+            return f"harm evidence reached 1/{rules.harm_stop:g}; now {harm:.3g}"
         case Decision.REJECTED_FUTILE:
             return (
-                f"evidence {futility:.3g} ≥ 1/{rules.beta:g} against a lift of "
-                f"{rules.min_effect:g} or more"
+                f"evidence against a lift of {rules.min_effect:g} or more reached "
+                f"1/{rules.beta:g}; now {futility:.3g}"
             )
         case _:
             return f"evidence for {state.basis.value} is {claim:.3g}, short of 1/{rules.alpha:g}"
@@ -332,7 +293,9 @@ def promote(members: Sequence[CohortMember], fdr: float) -> tuple[str, ...]:
     """Return the candidates on probation that e-BH lets through at a false-discovery rate.
 
     Every candidate that the cohort ever started counts towards m, each at its current e-value
-    (a stopped one frozen at its own). Source: Wang and Ramdas 2022, arXiv:2009.02824.
+    (a promoted one frozen at its own). One that is not kept, whatever its evidence, is no
+    discovery and helps none: it enters as 0, because e-BH bounds the false share of the set it
+    returns, not that of every subset. Source: Wang and Ramdas 2022, arXiv:2009.02824.
 
     >>> promote([CohortMember(candidate="a", decision=Decision.PROBATION, e_value=40.0),
     ...          CohortMember(candidate="b", decision=Decision.REJECTED_FUTILE, e_value=0.1)], .10)
@@ -340,10 +303,9 @@ def promote(members: Sequence[CohortMember], fdr: float) -> tuple[str, ...]:
     """
     if not members:
         return ()
-    kept = e_bh([m.e_value for m in members], fdr)
-    return tuple(
-        members[int(i)].candidate for i in kept if members[int(i)].decision is Decision.PROBATION
-    )
+    kept = (Decision.PROBATION, Decision.PROMOTED)
+    found = e_bh([m.e_value if m.decision in kept else 0.0 for m in members], fdr)
+    return tuple(members[i].candidate for i in found if members[i].decision is Decision.PROBATION)
 
 
 def basis_of(op: str) -> Basis:

@@ -41,6 +41,9 @@ class VersionRecord:
     blob: str
     """Hash of the whole package in the ledger."""
     status: Status
+    promoted: bool
+    """Whether it stands as promoted when it is served (imported, or let through by its cohort);
+    otherwise it stands on probation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +71,19 @@ class LibraryState:
     decisions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     """Last decision of each candidate."""
     spent: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
-    """Confirm tasks used up, by lineage."""
+    """Confirm tasks that were bet on, by lineage."""
+    reserved: Mapping[str, tuple[str, frozenset[str]]] = field(default_factory=dict, hash=False)
+    """Lineage and registered tasks of candidates that have no decision yet."""
     open_runs: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Runs that have started and not finished: fingerprint by run id."""
+
+    def spent_by(self, lineage: str) -> frozenset[str]:
+        """Return the confirm tasks that a lineage cannot use again.
+
+        Until a decision says how many were used, all that a candidate registered count.
+        """
+        reserved = [tasks for owner, tasks in self.reserved.values() if owner == lineage]
+        return self.spent.get(lineage, frozenset[str]()).union(*reserved)
 
     @property
     def served(self) -> tuple[str, ...]:
@@ -98,6 +111,7 @@ class LibraryState:
                 "versions": {f"{n}@{v}": _plain(r) for (n, v), r in self.versions.items()},
                 "decisions": dict(self.decisions),
                 "spent": {k: sorted(v) for k, v in self.spent.items()},
+                "reserved": {k: [o, sorted(v)] for k, (o, v) in self.reserved.items()},
             }
         )
 
@@ -130,6 +144,7 @@ def fold(events: Iterable[Event], state: LibraryState | None = None) -> LibraryS
         versions=dict(state.versions),
         decisions=dict(state.decisions),
         spent=dict(state.spent),
+        reserved=dict(state.reserved),
         open_runs=dict(state.open_runs),
     )
     for event in events:
@@ -141,6 +156,7 @@ def fold(events: Iterable[Event], state: LibraryState | None = None) -> LibraryS
         versions=work.versions,
         decisions=work.decisions,
         spent=work.spent,
+        reserved=work.reserved,
         open_runs=work.open_runs,
     )
 
@@ -171,12 +187,32 @@ class _Work:
     versions: dict[tuple[str, str], VersionRecord]
     decisions: dict[str, Mapping[str, Any]]
     spent: dict[str, frozenset[str]]
+    reserved: dict[str, tuple[str, frozenset[str]]]
     open_runs: dict[str, str]
 
     def set_status(self, skill: str, version: str, status: Status) -> None:
         record = self.versions.get((skill, version))
         if record is not None:
             self.versions[skill, version] = replace(record, status=status)
+
+    def set_outcome(self, skill: str, version: str, status: Status) -> None:
+        """Set what a decision makes of a version, unless it is the one that stands.
+
+        What stands changes by adoption, roll-back and retirement alone: a candidate whose bytes
+        are those of the current version says nothing against it.
+        """
+        known = self.skills.get(skill)
+        if known is None or known.current != version:
+            self.set_status(skill, version, status)
+
+    def standing(self, skill: str, version: str) -> Status:
+        """Return the status that a version has when it is served again."""
+        return Status.PROMOTED if self.versions[skill, version].promoted else Status.PROBATION
+
+    def set_promoted(self, skill: str, version: str, *, promoted: bool) -> None:
+        record = self.versions.get((skill, version))
+        if record is not None:
+            self.versions[skill, version] = replace(record, promoted=promoted)
 
 
 def _run_started(work: _Work, event: Event) -> None:
@@ -193,16 +229,28 @@ def _imported(work: _Work, event: Event) -> None:
     old = work.skills.get(name)
     if old is not None and old.current != version:
         work.set_status(name, old.current, Status.SUPERSEDED)
-    work.versions[name, version] = VersionRecord(
-        version=version,
-        skill=name,
-        parent=old.current if old is not None else "",
-        candidate="",
-        blob=data["blob"],
-        status=Status.PROMOTED,
-    )
+    elif old is not None and old.served:
+        return
+    # A version that was here before keeps its parent, so that no line runs in a circle, and what
+    # is known of it, so that a hand edit takes nothing off probation.
+    known = work.versions.get((name, version))
+    evidence = "unmeasured"
+    if known is not None:
+        standing = work.standing(name, version)
+        work.set_status(name, version, standing)
+        evidence = standing.value if known.candidate else "unmeasured"
+    else:
+        work.versions[name, version] = VersionRecord(
+            version=version,
+            skill=name,
+            parent=old.current if old is not None else "",
+            candidate="",
+            blob=data["blob"],
+            status=Status.PROMOTED,
+            promoted=True,
+        )
     work.skills[name] = SkillRecord(
-        name=name, current=version, served=True, evidence="unmeasured", written=True
+        name=name, current=version, served=True, evidence=evidence, written=True
     )
 
 
@@ -217,32 +265,33 @@ def _proposed(work: _Work, event: Event) -> None:
         candidate=data["candidate"],
         blob=data["blob"],
         status=Status.CANDIDATE,
+        promoted=False,
     )
 
 
 def _closed(work: _Work, event: Event) -> None:
     data = event.data
     work.decisions[data["candidate"]] = data
-    work.set_status(data["skill"], data.get("version", ""), Status.REJECTED)
+    work.set_outcome(data["skill"], data.get("version", ""), Status.REJECTED)
 
 
 def _registered(work: _Work, event: Event) -> None:
-    lineage = event.data["lineage"]
-    # Until a decision says how many were used, the whole order counts as spent.
-    work.spent[lineage] = work.spent.get(lineage, frozenset()) | frozenset(event.data["order"])
+    data = event.data
+    work.reserved[data["candidate"]] = (data["lineage"], frozenset(data["order"]))
 
 
 def _decided(work: _Work, event: Event) -> None:
     data = event.data
     work.decisions[data["candidate"]] = data
-    lineage, unused = data["lineage"], frozenset(data["unused"])
-    work.spent[lineage] = work.spent.get(lineage, frozenset()) - unused
+    lineage, registered = work.reserved.pop(data["candidate"], (data["lineage"], frozenset[str]()))
+    used = registered - frozenset(data["unused"])
+    work.spent[lineage] = work.spent.get(lineage, frozenset[str]()) | used
     status = {
         "probation": Status.PROBATION,
         "insufficient_evidence": Status.CANDIDATE,
         "rolled_back": Status.ROLLED_BACK,
     }.get(data["decision"], Status.REJECTED)
-    work.set_status(data["skill"], data["version"], status)
+    work.set_outcome(data["skill"], data["version"], status)
 
 
 def _adopted(work: _Work, event: Event) -> None:
@@ -250,6 +299,7 @@ def _adopted(work: _Work, event: Event) -> None:
     name, version = data["skill"], data["version"]
     work.set_status(name, work.skills[name].current, Status.SUPERSEDED)
     work.set_status(name, version, Status.PROBATION)
+    work.set_promoted(name, version, promoted=False)
     work.skills[name] = replace(
         work.skills[name], current=version, evidence=data["evidence"], written=False
     )
@@ -259,16 +309,21 @@ def _rolled_back(work: _Work, event: Event) -> None:
     data = event.data
     name = data["skill"]
     work.set_status(name, work.skills[name].current, Status.ROLLED_BACK)
-    work.set_status(name, data["version"], Status.PROMOTED)
+    standing = work.standing(name, data["version"])
+    work.set_status(name, data["version"], standing)
+    evidence = "probation" if standing is Status.PROBATION else "rolled_back"
     work.skills[name] = replace(
-        work.skills[name], current=data["version"], evidence="rolled_back", written=False
+        work.skills[name], current=data["version"], evidence=evidence, written=False
     )
 
 
 def _cohort_closed(work: _Work, event: Event) -> None:
     for member in event.data["promoted"]:
         skill, version, candidate = member["skill"], member["version"], member["candidate"]
-        work.set_status(skill, version, Status.PROMOTED)
+        record = work.versions.get((skill, version))
+        if record is not None and record.status is Status.PROBATION:
+            work.set_status(skill, version, Status.PROMOTED)
+        work.set_promoted(skill, version, promoted=True)
         work.decisions[candidate] = {**work.decisions.get(candidate, {}), "decision": "promoted"}
         if work.skills[skill].current == version:
             work.skills[skill] = replace(work.skills[skill], evidence="promoted")
@@ -282,7 +337,8 @@ def _retired(work: _Work, event: Event) -> None:
 
 def _restored(work: _Work, event: Event) -> None:
     name = event.data["skill"]
-    work.set_status(name, work.skills[name].current, Status.PROMOTED)
+    current = work.skills[name].current
+    work.set_status(name, current, work.standing(name, current))
     work.skills[name] = replace(work.skills[name], served=True, written=False)
 
 

@@ -67,8 +67,8 @@ def _check_files(package: Package) -> Iterator[_Finding]:
             "skill-file-case",
             "warning",
             (
-                f"the file is called {package.skill_file}; most clients look for exactly SKILL.md on a "
-                "case-sensitive disk: rename it."
+                f"the file is called {package.skill_file}; most clients on a case-sensitive disk "
+                "look for exactly SKILL.md: rename it."
             ),
         )
     folded: dict[str, str] = {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skillforge.core.digest import canonical_json, sha256
 from skillforge.core.package import Package, PackageFile
+from skillforge.errors import PackError
 
 MANIFEST = "skillforge-pack.json"
 EVIDENCE = "evidence.json"
@@ -27,16 +29,37 @@ def pack_files(
         packages: What to export.
         evidence: By skill name; a skill without an entry is exported as ``unmeasured``.
         folder: Folder that the harness reads, relative to the pack.
+
+    Raises:
+        PackError: A package has an evidence file of its own, which would be lost. One that came
+            from an earlier pack is replaced.
     """
     files: dict[str, PackageFile] = {}
     for package in packages:
         home = f"{folder}/{package.name}"
         for path, file in package.files.items():
             files[f"{home}/{path}"] = file
+        own = package.files.get(EVIDENCE)
+        if own is not None and not _is_evidence(own.data):
+            raise PackError(
+                f"{package.name} holds an {EVIDENCE} of its own, and the pack keeps its evidence "
+                "under that name: rename the file and export again"
+            )
         found = evidence.get(package.name, {"evidence": "unmeasured"})
         text = canonical_json({"schema": 1, "skill": package.name, **found}) + "\n"
         files[f"{home}/{EVIDENCE}"] = PackageFile(data=text.encode())
     return files
+
+
+def _is_evidence(data: bytes) -> bool:
+    """Whether a file is the evidence that an earlier pack laid beside a skill."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return False
+    return (
+        isinstance(found, dict) and found.get("schema") == 1 and {"skill", "evidence"} <= set(found)
+    )
 
 
 def manifest(files: Mapping[str, PackageFile]) -> dict[str, Any]:

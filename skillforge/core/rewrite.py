@@ -11,7 +11,7 @@ from skillforge.core.blocks import parse_blocks
 from skillforge.core.document import Document, parse_document
 from skillforge.core.lines import dominant_newline, split_lines, to_newline
 from skillforge.core.package import Package
-from skillforge.core.units import Unit, cut, ends_blank, removable
+from skillforge.core.units import Unit, cut, ends_blank, parse_units, removable
 from skillforge.errors import EditError
 
 _BLANK_TAIL = re.compile(rb"(?:[ \t]*(?:\r\n|\n|\r))*[ \t]*\Z")
@@ -35,22 +35,30 @@ def insert_after(package: Package, unit: Unit | None, content: str) -> Package:
     document = package.document
     data, newline = document.data, document.newline.encode()
     _check_closed(content, "the content")
+    if unit is not None and unit.kind in _ITEMS and _MARKER.match(content):
+        return _with_body(package, _insert_item(package, unit, content))
     at = unit.end if unit is not None else len(data)
     before, after = data[:at], data[at:]
     _check_closed(before[document.body_start :].decode("utf-8", "replace"), "the skill's own text")
-    text = to_newline(content, document.newline).encode()
-    if unit is not None and unit.kind in _ITEMS and _MARKER.match(content):
-        tight = not ends_blank(before)
-        head = b"" if before.endswith(_NEWLINES) else newline
-        tail = newline if tight and not _starts_blank(after) else newline * 2
-        return _with_body(package, before + head + text + (tail if after else newline) + after)
-    head = b"" if not before or ends_blank(before) else newline
+    head = b"" if not before or (ends_blank(before) and at > document.body_start) else newline
     if before and not before.endswith(_NEWLINES):
         head = newline * 2
-    if at == document.body_start:
-        head = newline if at and before.endswith(_NEWLINES) else head
     tail = newline * (2 if after and not _starts_blank(after) else 1)
+    text = to_newline(content, document.newline).encode()
     return _with_body(package, before + head + text + tail + after)
+
+
+def _insert_item(package: Package, unit: Unit, content: str) -> bytes:
+    """Return the file with an item after another one, parted as the items of that list are."""
+    data, newline = package.document.data, package.document.newline.encode()
+    section = unit.id.rpartition("/")[0]
+    first = next(u for u in parse_units(package) if u.id.rpartition("/")[0] == section)
+    loose = first is not unit and ends_blank(data[first.start : first.end])
+    text = to_newline(content, package.document.newline).encode()
+    last_line = len(data[: unit.end].rstrip())
+    gap = newline * (2 if loose else 1)
+    rest = data[last_line:]
+    return data[:last_line] + gap + text + (rest if rest.strip(b" \t") else newline)
 
 
 def _check_closed(text: str, what: str) -> None:

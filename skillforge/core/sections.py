@@ -94,7 +94,7 @@ class _Text:
 def _sections(blocks: Sequence[Block], text: _Text) -> Iterator[_Section]:
     """Yield the intro, if there is one, and the sections."""
     headings = [(i, b) for i, b in enumerate(blocks) if b.kind == "heading"]
-    titled = len(headings) > 0 and all(b.level > headings[0][1].level for _, b in headings[1:])
+    titled = [b.level for _, b in headings].count(1) == 1 and headings[0][1].level == 1
     if titled:
         title = headings.pop(0)[1].title
     level = min((b.level for _, b in headings), default=0)

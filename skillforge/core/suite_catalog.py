@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from skillforge.errors import SuiteError
 
@@ -16,7 +15,7 @@ class SuiteEntry:
 
     name: str
     """The name in its ``suite.toml``; that of the folder where this cannot be read."""
-    path: Path
+    path: str
     """The folder."""
     version: str
     """The version in its ``suite.toml``, or an empty text."""
@@ -37,7 +36,7 @@ def pick_suite(name: str, found: Mapping[str, Sequence[SuiteEntry]]) -> SuiteEnt
     for entries in found.values():
         matches = [entry for entry in entries if entry.name == name]
         if len(matches) > 1:
-            shown = ", ".join(str(entry.path) for entry in matches)
+            shown = ", ".join(entry.path for entry in matches)
             raise SuiteError(f"several suites are called {name!r}: {shown}; rename all but one")
         if matches:
             return matches[0]

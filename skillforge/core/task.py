@@ -65,6 +65,8 @@ class WorkerSpec:
     max_tokens: int = 64
     """Upper bound of tokens of one answer, ≥ 1."""
     temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    """Texts at which an answer ends, in both arms."""
     preamble: str = "You are a helpful assistant."
     """First line of the system message, in both arms."""
     timeout: float = 120.0

@@ -4,9 +4,10 @@ The units of ``SKILL.md`` partition its bytes: joined in order they are the file
 is one unit of its own. The rule for the body, in four steps:
 
 1. The frontmatter, fences and byte order mark included, is one unit that always stays.
-2. A heading belongs to what follows it. Text before the first section, with the title, is the
-   ``intro``. Sections start at the highest heading level that occurs more than once below the
-   title; deeper headings stay inside, unless the section is long: then it is cut at them.
+2. A heading belongs to what follows it. Text before the first section, with the title (a first
+   and only heading of level 1), is the ``intro``. Sections start at the highest level of the
+   other headings; deeper ones stay inside, unless the section is long or shows titled examples:
+   then it is cut at them.
 3. A section that shows worked examples is cut at them. A section that is mainly one list is cut
    into its items, as long as the whole skill stays within ``MAX_UNITS``; otherwise sections stay
    whole. What remains around the cuts is the ``heading`` (with its lead-in) and ``paragraph``,

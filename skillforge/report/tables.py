@@ -81,18 +81,17 @@ def library_table(audits: Sequence[Mapping[str, Any]]) -> None:
         rows.append(
             [
                 audit["skill"],
-                str(confirm["pairs"]),
+                *[str(confirm[k]) for k in ("pairs", "gains", "regressions")],
                 signed(confirm["lift"]),
                 interval(confirm["lift_interval"]),
                 e_value(confirm["e_value"]),
-                e_value(confirm["e_harm"]),
-                "retired" if audit["decision"] == "rejected_harm" else "kept",
+                "harmful" if audit["harmful"] else "kept",
             ]
         )
     table(
-        ["skill", "pairs", "lift", "95% interval", "E", "E harm", ""],
+        ["skill", "pairs", "gain", "regr", "lift of leaving it out", "95% interval", "E", ""],
         rows,
-        title="Library: the tasks that retrieve a skill, with it minus without it",
+        title="Library audit: tasks that retrieve a skill, library without it against with it",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from skillforge.core.digest import json_digest
 from skillforge.core.gate import Basis, Decision, GateResult, GateRules, Registration
 from skillforge.core.intervals import betting_interval
+from skillforge.core.library import LibraryState
 from skillforge.core.package import Package
 from skillforge.core.rollout import Pair
 from skillforge.core.task import Split, Suite, Task
@@ -22,9 +23,18 @@ from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.trial import Bench, Cell
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitAudit:
+    """The utilities of a skill's units, frozen against one version of it."""
+
+    units: tuple[UnitUtility, ...]
+    informative: bool
+    """False where every anchor fails with and without each unit: nothing can be told apart."""
+
+
 async def audit_units(
     bench: Bench, package: Package, anchors: Sequence[Task], context: Context
-) -> tuple[UnitUtility, ...]:
+) -> UnitAudit:
     """Measure the frozen leave-one-out utility of every removable unit of the skill file.
 
     Estimand: mean over the anchor tasks of score(skill) − score(skill without the unit). One set
@@ -58,7 +68,8 @@ async def audit_units(
                 pairs=len(differences),
             )
         )
-    return tuple(utilities)
+    informative = any(rollout.score for rollout in rollouts)
+    return UnitAudit(units=tuple(utilities), informative=informative)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +110,20 @@ class LibraryAudit:
 
     @property
     def harmful(self) -> bool:
-        """Whether the harm evidence is enough to retire the skill."""
-        return self.result.decision is Decision.REJECTED_HARM
+        """Whether leaving the skill out is proven to help, which is enough to retire it."""
+        return self.result.decision is Decision.PROBATION
 
     def to_json(self) -> Report:
         """Return the audit as a JSON object."""
-        return {"skill": self.skill, "version": self.version, **self.result.to_json()}
+        lift = self.result.evidence.lift
+        return {
+            "skill": self.skill,
+            "version": self.version,
+            "utility": None if lift is None else -lift,
+            "contrast": "library without the skill minus library with it",
+            "harmful": self.harmful,
+            **self.result.to_json(),
+        }
 
 
 async def audit_skill(
@@ -115,21 +134,22 @@ async def audit_skill(
     *,
     k: int,
     wave: int,
-    spent: Mapping[str, frozenset[str]],
+    state: LibraryState,
 ) -> LibraryAudit:
     """Compare the library with and without one skill, on fresh tasks that retrieve it.
 
-    Estimand: mean over exposed tasks of score(library) − score(library without the skill), both
-    through retrieval: what takes the skill's place is whatever the index ranks next. The harm
-    process must reach 1/harm_retire, because the skill is served; a lift or futility verdict ends
-    the audit early.
+    The candidate is the library without the skill, so that the gate's claim is "leaving it out
+    helps": the mirror image of the harm process of the skill. Estimand: mean over exposed tasks of
+    score(library without) − score(library), both through retrieval; what takes the skill's place
+    is whatever the index ranks next. The claim must reach 1/harm_retire, because the skill is
+    served; evidence that it helps, or futility, ends the audit early.
     """
     skill = exposure.skill
     version = retriever.packages[skill].version
     with_, without = f"with:{version}", f"without:{version}"
-    known = [r for r in registered(bench, skill).values() if r.version == with_]
+    known = [r for r in registered(bench, skill).values() if r.version == without]
     if not known:
-        known = [_audit_registration(bench, exposure, rules, with_, without, spent)]
+        known = [_audit_registration(bench, exposure, rules, with_, without, state)]
         register(bench, known)
     registration = known[0]
 
@@ -139,7 +159,7 @@ async def audit_skill(
         return [
             Cell(
                 task=task,
-                arm="base" if subject == without else "augmented",
+                arm="augmented" if subject == without else "base",
                 skills=tuple(retriever.packages[hit.skill] for hit in hits),
                 subject=subject,
                 purpose="confirm",
@@ -159,19 +179,20 @@ def _audit_registration(
     rules: GateRules,
     with_: str,
     without: str,
-    spent: Mapping[str, frozenset[str]],
+    state: LibraryState,
 ) -> Registration:
     lineage = f"{exposure.skill}/library-audit"
-    fresh = [t for t in exposure.tasks if t.id not in spent.get(lineage, frozenset())]
+    spent = state.spent_by(lineage)
+    fresh = [t for t in exposure.tasks if t.id not in spent]
     order = contrast.shuffled(fresh, bench.seed, salt_of(exposure.skill), 3)
     return Registration(
-        candidate=json_digest([bench.run, lineage, with_])[:12],
+        candidate=json_digest([bench.run, lineage, without])[:12],
         skill=exposure.skill,
-        base=without,
-        version=with_,
+        base=with_,
+        version=without,
         basis=Basis.LIFT,
-        rules=replace(rules, harm_stop=rules.harm_retire),
+        rules=replace(rules, alpha=rules.harm_retire),
         order=tuple(task.id for task in order[: rules.max_tasks]),
-        enough=1 / rules.alpha,
+        enough=1 / rules.harm_retire,
         lineage=lineage,
     )

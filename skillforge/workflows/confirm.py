@@ -10,13 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import GateResult, Registration, decide
-from skillforge.core.rollout import Pair, Rollout, Void, pair_up
+from skillforge.core.records import ROLLOUTS, read_rollout, registered_outcomes
 from skillforge.core.task import Task
 from skillforge.errors import BudgetSpent
 from skillforge.ports import Ledger
-from skillforge.workflows.trial import Bench, Cell, read_rollout
-
-ROLLOUTS = ("rollout.finished", "rollout.failed")
+from skillforge.workflows.trial import Bench, Cell
 
 CellsFor = Callable[[str, Sequence[Task]], list[Cell]]
 """Returns the cells of one arm, named by its subject, over some tasks."""
@@ -71,25 +69,6 @@ def read_result(ledger: Ledger, run: str, registration: Registration) -> GateRes
         registration.basis,
         enough=registration.enough,
     )
-
-
-def registered_outcomes(
-    rollouts: Sequence[Rollout], registration: Registration
-) -> list[Pair | Void]:
-    """Join the two arms of a registration along its order, over the completed prefix."""
-    arms: dict[str, dict[str, dict[int, Rollout]]] = {
-        registration.base: {},
-        registration.version: {},
-    }
-    for rollout in rollouts:
-        if rollout.purpose == "confirm" and rollout.subject in arms:
-            # A later rollout of the same cell is the retry of a failed one.
-            arms[rollout.subject].setdefault(rollout.task, {})[rollout.replicate] = rollout
-    base, augmented = (
-        {task: list(replicates.values()) for task, replicates in arms[subject].items()}
-        for subject in (registration.base, registration.version)
-    )
-    return pair_up(registration.order, base, augmented)
 
 
 def register(bench: Bench, registrations: Sequence[Registration]) -> None:

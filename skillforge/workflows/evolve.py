@@ -17,6 +17,7 @@ from skillforge.core.events import NewEvent
 from skillforge.core.gate import Decision, GateRules, Registration, basis_of
 from skillforge.core.lint import lint
 from skillforge.core.package import Package, pack
+from skillforge.core.records import ROLLOUTS, read_rollout
 from skillforge.core.rollout import Pair, Rollout, tabulate
 from skillforge.core.task import Split, Suite, Task
 from skillforge.errors import BudgetSpent, EditError, SuiteError
@@ -24,7 +25,7 @@ from skillforge.ports import ChatModel
 from skillforge.workflows import contrast
 from skillforge.workflows.audit import audit_units
 from skillforge.workflows.candidates import Candidate, SkillReport
-from skillforge.workflows.confirm import ROLLOUTS, confirm, read_result, register, registered
+from skillforge.workflows.confirm import confirm, read_result, register, registered
 from skillforge.workflows.contrast import Context, freeze_context, salt_of, spread
 from skillforge.workflows.curate import Curator, require_served
 from skillforge.workflows.propose import (
@@ -37,7 +38,7 @@ from skillforge.workflows.propose import (
     warranted,
 )
 from skillforge.workflows.retrieve import Retriever
-from skillforge.workflows.trial import Bench, Cell, read_rollout
+from skillforge.workflows.trial import Bench, Cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,13 @@ class Evolver:
             if rollout.score is not None
         )
         audit = await audit_units(self.bench, base, anchors, context)
-        return Brief(package=base, attempts=attempts, audit=audit, seed=seed)
+        return Brief(
+            package=base,
+            attempts=attempts,
+            audit=audit.units,
+            informative=audit.informative,
+            seed=seed,
+        )
 
     def _output(self, rollout: Rollout) -> str:
         blob = self.bench.ledger.get_blob(rollout.output_blob)
@@ -216,6 +223,7 @@ class Evolver:
             candidate.cost_usd += sum(r.cost_usd for r in mine)
             candidate.screen = tabulate([o for o in joined if isinstance(o, Pair)]).to_json()
             candidate.rollback_reward = contrast.mean_difference(joined)
+            self._record_screened(base, candidate)
         self._keep_best(base, running)
 
     def _keep_best(self, base: Package, candidates: Sequence[Candidate]) -> None:
@@ -284,7 +292,7 @@ class Evolver:
         missing = [c for c in candidates if c.id not in known]
         if missing:
             spent = frozenset[str]().union(
-                *(self.curator.state.spent.get(_lineage(base, c), frozenset()) for c in missing)
+                *(self.curator.state.spent_by(_lineage(base, c)) for c in missing)
             )
             fresh = [task for task in tasks if task.id not in spent]
             if not fresh:
@@ -387,6 +395,21 @@ class Evolver:
         )
         if not candidate.open:
             self._record_closed(base, candidate)
+
+    def _record_screened(self, base: Package, candidate: Candidate) -> None:
+        """Write down once what the screen said, also of a candidate that goes on to the gate."""
+        events = self.bench.ledger.events(run=self.bench.run, kinds=("candidate.screened",))
+        if any(event.data["candidate"] == candidate.id for event in events):
+            return
+        self._record(
+            "candidate.screened",
+            {
+                "candidate": candidate.id,
+                "skill": base.name,
+                "rollback_reward": candidate.rollback_reward,
+                "screen": candidate.screen,
+            },
+        )
 
     def _record_closed(self, base: Package, candidate: Candidate) -> None:
         assert candidate.decision is not None

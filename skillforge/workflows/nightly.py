@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import CohortMember, Decision, promote
+from skillforge.core.package import Package
 from skillforge.core.task import Suite
 from skillforge.errors import BudgetSpent, SkillError
 from skillforge.ports import Ledger
-from skillforge.workflows.audit import LibraryAudit, audit_skill, exposures
+from skillforge.workflows.audit import Exposure, LibraryAudit, audit_skill, exposures
 from skillforge.workflows.candidates import SkillReport
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.evolve import Evolver
@@ -72,8 +73,8 @@ class Nightly:
     evolver: Evolver
     suite: Suite
     settings: NightlySettings
-    make_retriever: Callable[[], Retriever]
-    """Embeds and indexes the library as it is served now."""
+    make_retriever: Callable[[Mapping[str, Package]], Retriever]
+    """Embeds and indexes some packages."""
     announce: Callable[[str], None] = lambda _: None
     """Told what begins, for progress."""
 
@@ -99,32 +100,63 @@ class Nightly:
             report.stopped_by = str(spent)
         report.promoted = self._close_cohort()
         self.announce("re-indexing the library")
-        self.make_retriever()
+        self.make_retriever(curator.served())
         measured = {s.skill for s in report.skills}
         report.unmeasured = [name for name in curator.state.served if name not in measured]
         report.library_digest = curator.state.library_digest
         return report
 
     async def _audit_library(self, report: NightReport) -> None:
-        """Audit the skills that are most often retrieved for the tasks of others."""
-        bench, curator = self.evolver.bench, self.evolver.curator
-        retriever = self.make_retriever()
-        k = self.evolver.settings.k
-        suspects = [e for e in exposures(self.suite, retriever, k) if e.foreign]
-        for exposure in suspects[: self.settings.library_audits]:
-            self.announce(f"auditing what {exposure.skill} does to the tasks of others")
+        """Audit the skills that are most often retrieved for the tasks of others, one by one.
+
+        Each audit sees the library as the one before it left it.
+        """
+        evolver = self.evolver
+        for number in range(self.settings.library_audits):
+            planned = self._plan_audit(number, {audit.skill for audit in report.library_audits})
+            if planned is None:
+                return
+            retriever, exposure = planned
+            self.announce(f"auditing what {exposure.skill} does to the tasks that retrieve it")
             audit = await audit_skill(
-                bench,
+                evolver.bench,
                 retriever,
                 exposure,
-                self.evolver.rules,
-                k=k,
-                wave=self.evolver.settings.wave,
-                spent=curator.state.spent,
+                evolver.rules,
+                k=evolver.settings.k,
+                wave=evolver.settings.wave,
+                state=evolver.curator.state,
             )
             report.library_audits.append(audit)
             if audit.harmful:
                 report.retired.append(self._retire(audit))
+
+    def _plan_audit(self, number: int, done: set[str]) -> tuple[Retriever, Exposure] | None:
+        """Choose whom to audit, and write it down: a rerun must not choose anew from what is left.
+
+        Returns None where no skill is retrieved for the tasks of another.
+        """
+        bench, curator, k = self.evolver.bench, self.evolver.curator, self.evolver.settings.k
+        for event in bench.ledger.events(run=bench.run, kinds=("audit.planned",)):
+            if event.data["number"] == number:
+                library = event.data["library"]
+                packages = {name: curator.package(name, v) for name, v in library.items()}
+                retriever = self.make_retriever(packages)
+                found = exposures(self.suite, retriever, k)
+                return retriever, next(e for e in found if e.skill == event.data["skill"])
+        packages = curator.served()
+        retriever = self.make_retriever(packages)
+        found = exposures(self.suite, retriever, k)
+        suspects = [e for e in found if e.foreign and e.skill not in done]
+        if not suspects:
+            return None
+        data = {
+            "number": number,
+            "skill": suspects[0].skill,
+            "library": {name: package.version for name, package in packages.items()},
+        }
+        bench.ledger.append([NewEvent(kind="audit.planned", data=data, run=bench.run)])
+        return retriever, suspects[0]
 
     def _retire(self, audit: LibraryAudit) -> Report:
         curator, run = self.evolver.curator, self.evolver.bench.run

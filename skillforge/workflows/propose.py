@@ -112,6 +112,8 @@ class Brief:
     package: Package
     attempts: tuple[Attempted, ...]
     audit: tuple[UnitUtility, ...] = ()
+    informative: bool = True
+    """Whether the audit can tell anything: not where the skill fails every anchor throughout."""
     seed: int = field(default=0)
 
     @property
@@ -172,6 +174,8 @@ def propose_prune(brief: Brief, *, limit: int = 2) -> list[Proposal]:
 
     Source of the order: SkillProx (frozen leave-one-out utility, most negative first).
     """
+    if not brief.informative:
+        return []
     worthless = [u for u in brief.audit if u.pairs and u.utility <= 0]
     worthless.sort(key=lambda u: (u.utility, -(u.unit.end - u.unit.start)))
     return [

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from skillforge.core.digest import canonical_json, json_digest, sha256
-from skillforge.core.events import Event, NewEvent
+from skillforge.core.events import NewEvent
 from skillforge.core.package import Package
+from skillforge.core.records import read_rollout, write_rollout
 from skillforge.core.rollout import Arm, Attempt, Failure, FailureKind, Rollout, rollout_key
 from skillforge.core.task import Task
 from skillforge.core.verify import verify
@@ -154,27 +154,3 @@ def _score(key: str, cell: Cell, attempt: Attempt) -> tuple[Rollout, bytes]:
         purpose=cell.purpose,
     )
     return rollout, blob
-
-
-def write_rollout(rollout: Rollout) -> dict[str, Any]:
-    """Return a rollout as the JSON object that the ledger keeps."""
-    data = {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
-    if rollout.failure is not None:
-        failure = rollout.failure
-        data["failure"] = {
-            "kind": failure.kind.value,
-            "message": failure.message[:300],
-            "where": failure.where,
-        }
-    return data
-
-
-def read_rollout(event: Event) -> Rollout:
-    """Read a rollout back from its event."""
-    data = dict(event.data)
-    if data["failure"] is not None:
-        failure = data["failure"]
-        data["failure"] = Failure(
-            kind=FailureKind(failure["kind"]), message=failure["message"], where=failure["where"]
-        )
-    return Rollout(**data)

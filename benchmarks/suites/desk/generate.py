@@ -43,7 +43,7 @@ class Topic:
     skill: str
     draw: Callable[[random.Random, str], Fields]
     families: tuple[Family, ...]
-    verifier: dict[str, str] | None = None
+    verifier: dict[str, str | bool] | None = None
 
 
 # ------------------------------------------------------------------------------ word lists
@@ -231,11 +231,10 @@ def draw_ticket(rng: random.Random, family: str) -> Fields:
     return fields | {"expected": f"{fields['name']} | {fields['city']} | {fields['item']}"}
 
 
-def draw_acknowledgement(rng: random.Random, family: str) -> Fields:
-    """Fields of a customer's message; the answer is the sentence that acknowledges it."""
+def draw_visitor(rng: random.Random, family: str) -> Fields:
+    """Fields of a visit; the answer is the row `name; company; time`."""
     fields = common_fields(rng)
-    sentence = f"Dear {fields['name']}, thank you for your message about the {fields['item']}."
-    return fields | {"expected": sentence}
+    return fields | {"expected": f"{fields['name']}; {fields['company']}; {fields['hour']}"}
 
 
 def draw_triage(rng: random.Random, family: str) -> Fields:
@@ -341,30 +340,29 @@ TICKET = Topic(
     draw_ticket,
     (
         Family(
-            "email",
-            (
-                "Hello, my name is {name}. I live in {city} and my {item} stopped working.",
-                "Good morning, I am {name} from {city}. The {item} I bought last month is broken.",
-                "Dear team, {name} here, writing from {city}. My {item} arrived damaged.",
-                "To whom it may concern: I, {name}, resident of {city}, return the {item}.",
-            ),
-            ("prose",),
-        ),
-        Family(
             "call-log",
             (
-                "Caller: {name}. Calling from: {city}. About: {item}.",
-                "Call {hour}. Caller {name}, place {city}, subject {item}.",
-                "Incoming call. Name: {name}. Town: {city}. Product: {item}. Will ring again.",
+                "Caller: {name}. Town: {city}. About: {item}.",
+                "Caller {name}, place {city}, subject {item}.",
+                "Name: {name}. Calling from: {city}. Product: {item}.",
             ),
             ("labelled",),
         ),
         Family(
+            "email",
+            (
+                "{name} from {city} wrote to us about the {item}.",
+                "I am {name} from {city} and my {item} is broken.",
+                "My name is {name}, I live in {city}, I want to return the {item}.",
+            ),
+            ("prose",),
+        ),
+        Family(
             "chat",
             (
-                "hi, {item} is dead again. {name}, {city}",
+                "{name} ({city}): the {item} is dead again",
                 "hey this is {name} in {city}, can someone look at my {item}?",
-                "{name} ({city}): the {item} won't start, please help",
+                "{name}, {city}, {item} won't start, please help",
             ),
             ("informal",),
         ),
@@ -372,19 +370,43 @@ TICKET = Topic(
             "form",
             (
                 "Full name: {name}\nTown: {city}\nArticle: {item}",
-                "Article: {item}\nFull name: {name}\nTown: {city}",
-                "Town: {city}\nArticle: {item}\nFull name: {name}",
+                "Customer: {name}\nCity: {city}\nProduct: {item}",
+                "1. {name}\n2. {city}\n3. {item}",
             ),
-            ("multiline", "labelled"),
+            (
+                "multiline",
+                "labelled",
+            ),
         ),
         Family(
             "counter",
             (
-                "Walk-in customer {name} from {city} brought back {an_item}.",
+                "Walk-in customer {name} from {city} brought back the {item}.",
                 "At the counter: {name}, who lives in {city}, with {an_item} under warranty.",
-                "Handed in at the desk by {name} ({city}): one {item}, no receipt.",
+                "{name} of {city} handed in one {item}, no receipt.",
             ),
             ("prose",),
+        ),
+        Family(
+            "field-report",
+            (
+                "Visited {name} in {city}: {item} replaced.",
+                "Customer {name}, site {city}, {item} checked and repaired.",
+                "{name} in {city} showed our technician the {item}.",
+            ),
+            ("prose",),
+        ),
+        Family(
+            "web-export",
+            (
+                "name={name}; city={city}; product={item}",
+                "customer: {name}, location: {city}, article: {item}, ref: {ref}",
+                "{ref};{name};{city};{item}",
+            ),
+            (
+                "labelled",
+                "distractor",
+            ),
         ),
         Family(
             "forwarded",
@@ -393,108 +415,107 @@ TICKET = Topic(
                 "Passed on by {city}: {an_item} problem, customer is {name}.",
                 "Our {city} shop asks us to take over. The {item} belongs to {name}.",
             ),
-            ("prose", "reordered"),
-        ),
-        Family(
-            "web-export",
             (
-                "name={name}; product={item}; city={city}; ref={ref}",
-                "ref={ref}; city={city}; name={name}; product={item}",
-                "product={item}; ref={ref}; name={name}; city={city}",
+                "prose",
+                "reordered",
             ),
-            ("labelled", "distractor"),
-        ),
-        Family(
-            "voicemail",
-            (
-                "Hello, um, it is about the {item}. This is {name}. I am in {city}. Thanks, bye.",
-                "Yes, good day, {name} speaking, from {city}. My {item} has a fault. Bye.",
-                "Hi, {name} again. Still waiting here in {city} for someone to fix the {item}.",
-            ),
-            ("prose", "informal"),
         ),
         Family(
             "letter",
             (
-                "{city}\nRe: {item}\nPlease repair or replace it.\nYours sincerely, {name}",
                 "{name}\n{city}\nI am writing about the {item} you sold me.",
-                "Re: warranty, {item}\nSender: {name}, {city}\nPlease advise.",
+                "Sender: {name}, {city}\nRe: warranty, {item}",
+                "{city}\nRe: {item}\nPlease repair or replace it.\nYours sincerely, {name}",
             ),
             ("multiline",),
         ),
     ),
 )
 
-ACKNOWLEDGEMENT = Topic(
-    "acknowledgement",
-    draw_acknowledgement,
+VISITOR = Topic(
+    "visitor-row",
+    draw_visitor,
     (
         Family(
-            "email",
+            "reception",
             (
-                "Hello, when will you deliver my {item}? Best regards, {name}",
-                "The {item} I ordered is too small. What can I do? {name}",
-                "Please send me the manual of the {item}. Thank you, {name}",
+                "{name} of {company} arrived at {hour}.",
+                "{name} from {company} signed in at {hour}.",
+                "Reception: {name}, {company}, here since {hour}.",
             ),
             ("prose",),
         ),
         Family(
-            "contact-form",
+            "badge",
             (
-                "Name: {name}\nProduct: {item}\nQuestion: Is it still in stock?",
-                "Product: {item}\nName: {name}\nQuestion: How long is the warranty?",
+                "Visitor: {name}. Company: {company}. Time: {hour}.",
+                "Badge for {name}, firm {company}, valid from {hour}.",
+                "Name {name}, company {company}, entry {hour}.",
             ),
-            ("multiline", "labelled"),
+            ("labelled",),
         ),
         Family(
-            "call-log",
+            "gate",
             (
-                "Call {hour}. {name} asks for spare parts for the {item}.",
-                "{name} rang at {hour} about the {item} and wants a mail.",
+                "Gate: {name} ({company}), {hour}",
+                "Barrier opened for {name}, {company}, {hour}, bay 2",
             ),
-            ("prose", "distractor"),
+            (
+                "labelled",
+                "distractor",
+            ),
         ),
         Family(
-            "chat",
+            "form",
             (
-                "{name}: can I still return the {item}?",
-                "hi, is the {item} ok for outdoor use? {name}",
+                "Name: {name}\nCompany: {company}\nArrival: {hour}",
+                "{name}\n{company}\n{hour}\nSafety rules read: yes",
             ),
-            ("informal",),
+            (
+                "multiline",
+                "labelled",
+            ),
         ),
         Family(
-            "showroom",
+            "calendar",
             (
-                "{name} tried the {item} in our {city} showroom and left a question.",
-                "Showroom {city}: question about the {item} from {name}.",
-                "A visitor in {city}, {name}, could not find the {item}.",
+                "{name} from {company} comes at {hour} to see the {role}.",
+                "Meeting with {name}, {company}, {hour}, room 5",
+                "Guest {name} of {company}, {hour}, coffee for three",
             ),
-            ("prose", "distractor"),
+            (
+                "prose",
+                "distractor",
+            ),
         ),
         Family(
-            "subject-line",
+            "table",
             (
-                "From: {name}\nSubject: {item}",
-                "Subject: price of the {item}\nFrom: {name}\nDate: today, {hour}",
+                "{name} | {company} | {hour} | lobby",
+                "{name}, {company}, {hour}, badge {ref}",
+                "no. {ref} | {name} | {company} | {hour}",
             ),
-            ("multiline", "labelled"),
+            (
+                "table",
+                "distractor",
+            ),
         ),
         Family(
-            "business",
+            "announcement",
             (
-                "{company} writes through {name}, {role}: does the {item} come with an invoice?",
-                "{name} of {company} wants to know if the {item} can be rented.",
-                "On behalf of {company} I ask for a data sheet of the {item}. {name}, {role}",
+                "Please expect {name} of {company} at {hour}.",
+                "Tomorrow {name} visits us for {company}, at {hour}.",
+                "Dear all, {name} of {company} will be here from {hour}.",
             ),
-            ("prose", "distractor"),
+            ("prose",),
         ),
         Family(
-            "letter",
+            "parking",
             (
-                "{city}\nDear Sir or Madam, the {item} needs a new cable.\nYours faithfully, {name}",
-                "{name}\n{city}\nDear team, do you take back the old {item}?",
+                "Parking space for {name}, {company}, from {hour}.",
+                "At {hour} {name} of {company} needs a parking space.",
             ),
-            ("multiline",),
+            ("prose",),
         ),
     ),
 )
@@ -574,6 +595,7 @@ TRIAGE = Topic(
             ("multiline",),
         ),
     ),
+    {"kind": "exact", "strip": True, "first_line": True, "ignore_case": True},
 )
 
 DATES = Topic(
@@ -622,6 +644,15 @@ DATES = Topic(
                 "Your appointment is on {weekday}, {dmy} at {hour}.",
                 "{name} visits {company} on {weekday}, {dmy}.",
                 "Site visit in {city}: {weekday}, {dmy}, from {hour}.",
+            ),
+            ("day-first", "distractor"),
+        ),
+        Family(
+            "receipt",
+            (
+                "Received {dmy}, {company}",
+                "Receipt of {dmy}, ref {ref}",
+                "Paid on {dmy} by {name}.",
             ),
             ("day-first", "distractor"),
         ),
@@ -739,7 +770,7 @@ RECORD = Topic(
             ("labelled", "distractor"),
         ),
     ),
-    {"kind": "json"},
+    {"kind": "json", "exact_keys": True},
 )
 
 PERSON = Topic(
@@ -747,9 +778,18 @@ PERSON = Topic(
     draw_person,
     (
         Family(
+            "attendee",
+            (
+                "Attendee: {name}",
+                "Attendee: {name} ({company})",
+                "Seat 4: {name}",
+            ),
+            ("labelled",),
+        ),
+        Family(
             "introduction",
             (
-                "My name is {name} and I work for {company}.",
+                "My name is {name}.",
                 "I am {name}, {role} at {company}.",
                 "Hello, {name} here, the new {role}.",
             ),
@@ -765,15 +805,6 @@ PERSON = Topic(
             ("multiline",),
         ),
         Family(
-            "attendee",
-            (
-                "Attendee: {name} ({company})",
-                "Seat 4, {name}, {role}",
-                "Registered for {city}: {name}",
-            ),
-            ("labelled",),
-        ),
-        Family(
             "request",
             (
                 "Please add {name} from {company} to the mailing list.",
@@ -783,31 +814,37 @@ PERSON = Topic(
             ("prose",),
         ),
         Family(
+            "staff-list",
+            (
+                "Staff: {name}, {company}",
+                "{name}, {role}, {city}",
+                "Employee {ref}: {name}",
+            ),
+            (
+                "labelled",
+                "distractor",
+            ),
+        ),
+        Family(
             "visitor",
             (
-                "Visitor badge for {name}, host {company}, {hour}.",
-                "{hour} at the gate: {name}, here to see the {role}.",
+                "Visitor: {name}",
+                "Visitor badge for {name}, {hour}",
                 "Expect {name} of {company} at {hour}.",
             ),
-            ("prose", "distractor"),
+            (
+                "prose",
+                "distractor",
+            ),
         ),
         Family(
-            "new-starter",
+            "author",
             (
-                "New starter in {city}: {name}, {role}.",
-                "From Monday {name} joins the {city} office as {role}.",
-                "Payroll, please set up {name}, hired as {role}.",
+                "Author: {name}",
+                "Written by {name}, {company}",
+                "Report by {name}, {city}",
             ),
-            ("prose",),
-        ),
-        Family(
-            "mail-header",
-            (
-                "From: {name} <{mail}>",
-                "Reply-To: {name} <{mail}>\nSubject: {item}",
-                "Sent by {name} <{mail}> at {hour}",
-            ),
-            ("labelled", "distractor"),
+            ("labelled",),
         ),
         Family(
             "titled",
@@ -816,15 +853,21 @@ PERSON = Topic(
                 "Letter to {title} {name}, {city}",
                 "{title} {name} chaired the meeting in {city}.",
             ),
-            ("prose", "distractor"),
+            (
+                "prose",
+                "distractor",
+            ),
         ),
         Family(
             "policy",
             (
-                "Policy {ref}\nInsured: {name}\nPlace: {city}",
-                "Insured person\n{name}\n{city}\nPolicy {ref}",
+                "Insured: {name}\nPlace: {city}\nPolicy {ref}",
+                "Policy {ref}\nInsured person: {name}",
             ),
-            ("multiline", "distractor"),
+            (
+                "multiline",
+                "distractor",
+            ),
         ),
     ),
 )
@@ -921,52 +964,69 @@ DELIVERY = Topic(
         Family(
             "driver-note",
             (
-                "Driver note: {parcels} parcels for {city}, drop on {weekday}.",
                 "Driver note: {city} on {weekday}, {parcels} parcels.",
-                "Driver note: {weekday}, {city}, {parcels} parcels, ring the bell.",
+                "Driver note: to {city}, {weekday}, with {parcels} parcels.",
+                "Driver note: drop in {city}, {weekday}: {parcels} parcels",
             ),
             ("labelled",),
         ),
         Family(
             "email",
             (
-                "Hello, we have {parcels} parcels for {city}. Please collect on {weekday}. {first}",
-                "Can you bring {parcels} parcels to {city} on {weekday}? {company}",
-                "Dear depot, on {weekday} we expect {parcels} parcels in {city}.",
+                "Please bring to {city} on {weekday} our {parcels} parcels.",
+                "We need a van to {city} on {weekday} for {parcels} parcels.",
+                "In {city} they expect on {weekday} our {parcels} parcels.",
             ),
             ("prose",),
         ),
         Family(
             "depot-board",
             (
-                "{weekday} | {city} | {parcels} parcels | bay 3",
+                "{city} | {weekday} | {parcels} parcels | bay 3",
                 "bay 7 | {city} | {weekday} | {parcels} parcels",
             ),
-            ("table", "distractor"),
+            (
+                "table",
+                "distractor",
+            ),
         ),
         Family(
             "phone",
             (
                 "{name} rang: {parcels} parcels must be in {city} by {weekday}.",
-                "Call {hour}: {city} takes {parcels} parcels on {weekday}.",
+                "Call {hour}: {city} takes on {weekday} {parcels} parcels.",
             ),
-            ("prose", "distractor"),
+            (
+                "prose",
+                "distractor",
+            ),
         ),
         Family(
             "booking-form",
             (
-                "Destination: {city}\nParcels: {parcels}\nDay: {weekday}",
-                "Day: {weekday}\nDestination: {city}\nParcels: {parcels}",
-                "Parcels: {parcels}\nDay: {weekday}\nDestination: {city}\nSender: {company}",
+                "Destination: {city}\nDay: {weekday}\nParcels: {parcels}",
+                "Town: {city}\nWeekday: {weekday}\nNumber of parcels: {parcels}\nSender: {company}",
             ),
-            ("multiline", "labelled"),
+            (
+                "multiline",
+                "labelled",
+            ),
         ),
         Family(
             "route-plan",
             (
-                "Route plan: the van to {city} leaves {weekday} with {parcels} parcels on board.",
-                "Route plan for {weekday}: {city}, load {parcels} parcels.",
-                "Next {weekday} the {city} run carries {parcels} parcels for {company}.",
+                "The van to {city} leaves on {weekday} with {parcels} parcels on board.",
+                "Route to {city}, {weekday}, load {parcels} parcels.",
+                "The {city} run on {weekday} carries {parcels} parcels for {company}.",
+            ),
+            ("prose",),
+        ),
+        Family(
+            "confirmation",
+            (
+                "We confirm: {city}, {weekday}, {parcels} parcels.",
+                "Confirmed for {city} on {weekday}: {parcels} parcels, {company}",
+                "{company} confirms {city}, next {weekday}, {parcels} parcels.",
             ),
             ("prose",),
         ),
@@ -977,15 +1037,21 @@ DELIVERY = Topic(
                 "hi depot, {city} wants {parcels} parcels, {weekday} is fine. {first}",
                 "can we do {weekday}? its {parcels} parcels, {city}",
             ),
-            ("informal",),
+            (
+                "informal",
+                "reordered",
+            ),
         ),
         Family(
             "customs",
             (
-                "Customs ref {ref}: {parcels} parcels cleared for {city}, release {weekday}.",
-                "Released on {weekday}, {parcels} parcels, consignee in {city}, ref {ref}.",
+                "Cleared for {city}, release on {weekday}, {parcels} parcels, ref {ref}.",
+                "Customs ref {ref}: {parcels} parcels for {city}, release {weekday}.",
             ),
-            ("prose", "distractor"),
+            (
+                "prose",
+                "distractor",
+            ),
         ),
     ),
 )
@@ -1062,7 +1128,7 @@ UNITS = Topic(
     {"kind": "number"},
 )
 
-TOPICS = (TICKET, ACKNOWLEDGEMENT, TRIAGE, DATES, RECORD, PERSON, ORDER, DELIVERY, UNITS)
+TOPICS = (TICKET, VISITOR, TRIAGE, DATES, RECORD, PERSON, ORDER, DELIVERY, UNITS)
 
 
 # ------------------------------------------------------------------------------ writing

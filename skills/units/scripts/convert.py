@@ -1,7 +1,6 @@
 """Convert one customary quantity to metric units.
 
-    python scripts/convert.py 12 mile      prints 19
-    python scripts/convert.py 50 F         prints 10
+Run as `python scripts/convert.py 12 mile`, which prints 19, or with 50 F, which prints 10.
 """
 
 from __future__ import annotations
@@ -28,20 +27,17 @@ def convert(amount: float, unit: str) -> int:
     return round(amount * FACTORS[unit])
 
 
-def main() -> int:
+def main() -> None:
     """Read an amount and a unit from the command line and print the figure."""
     usage = f"usage: convert.py AMOUNT UNIT, with UNIT one of F, {', '.join(FACTORS)}"
     if len(sys.argv) != 3 or sys.argv[2] not in {"F", *FACTORS}:
-        print(usage, file=sys.stderr)
-        return 2
+        sys.exit(usage)
     try:
         amount = float(sys.argv[1])
     except ValueError:
-        print(f"{sys.argv[1]!r} is not a number; {usage}", file=sys.stderr)
-        return 2
-    print(convert(amount, sys.argv[2]))
-    return 0
+        sys.exit(f"{sys.argv[1]!r} is not a number; {usage}")
+    sys.stdout.write(f"{convert(amount, sys.argv[2])}\n")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -1,0 +1,135 @@
+"""What the paying commands do with an engine. The command line and the Python API share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skillforge.cli.engine import Engine
+from skillforge.core.task import Split, Task
+from skillforge.errors import SuiteError
+from skillforge.workflows.audit import UnitAudit, audit_units
+from skillforge.workflows.candidates import SkillReport
+from skillforge.workflows.contrast import freeze_context, salt_of, spread
+from skillforge.workflows.curate import require_served
+from skillforge.workflows.evaluate import Evaluation, evaluate
+from skillforge.workflows.nightly import Nightly, NightlySettings, NightReport
+
+Spent = Mapping[str, Any]
+"""What a run spent, under the names that the commands print."""
+
+
+async def evaluate_skill(
+    engine: Engine, skill: str, *, tasks: int, replicates: int
+) -> tuple[Evaluation, Spent]:
+    """Measure a skill against its absence, as one run.
+
+    Raises:
+        SkillError: The skill is unknown or retired.
+        SuiteError: The suite has no confirm tasks for it.
+        BudgetSpent: A cap was reached; the run stays open, and asking again goes on with it.
+        InfraError: The model cannot be reached; asking again goes on with the run.
+    """
+    require_served(engine.session.curator.state, skill)
+    run = engine.open("eval", {"skill": skill, "tasks": tasks, "replicates": replicates})
+    measured = await evaluate(
+        engine.bench(run),
+        engine.session.curator,
+        engine.suite,
+        skill,
+        engine.rules,
+        tasks=tasks,
+        retriever=engine.context_retriever(),
+        k=engine.evolve_settings.k,
+        replicates=replicates,
+    )
+    return measured, engine.close(run)
+
+
+async def evolve_skill(engine: Engine, skill: str) -> tuple[SkillReport, Spent]:
+    """Try to make one skill better, as one run; a spent budget ends it with what there is.
+
+    Raises:
+        SkillError: The skill is unknown or retired.
+        SuiteError: The suite has no tasks for it in one of the splits.
+        InfraError: The model cannot be reached; asking again goes on with the run.
+    """
+    require_served(engine.session.curator.state, skill)
+    run = engine.open("evolve", {"skill": skill})
+    evolver = engine.evolver(run, cohort_size=engine.evolve_settings.max_confirm)
+    report = await evolver.evolve(skill)
+    return report, engine.close(run, report.stopped_by or "done")
+
+
+def audit_anchors(engine: Engine, skill: str, tasks: int) -> list[Task]:
+    """Return the screen tasks that an audit of a skill's units runs on.
+
+    Raises:
+        SuiteError: The suite has none for the skill.
+    """
+    available = engine.suite.select(skill=skill, split=Split.SCREEN)
+    if not available:
+        raise SuiteError(f"suite {engine.suite.name} has no screen tasks for {skill}")
+    return spread(available, tasks, engine.paying.seed, salt_of(skill), 1)
+
+
+async def audit_skill_units(engine: Engine, skill: str, *, tasks: int) -> tuple[UnitAudit, Spent]:
+    """Measure every unit of a skill by leaving it out, as one run.
+
+    Raises:
+        SkillError: The skill is unknown or retired.
+        SuiteError: The suite has no screen tasks for it.
+        BudgetSpent: A cap was reached; the run stays open, and asking again goes on with it.
+        InfraError: The model cannot be reached; asking again goes on with the run.
+    """
+    require_served(engine.session.curator.state, skill)
+    anchors = audit_anchors(engine, skill, tasks)
+    run = engine.open("audit", {"skill": skill, "tasks": tasks})
+    context = freeze_context(engine.context_retriever(), skill, anchors, engine.evolve_settings.k)
+    package = engine.session.curator.package(skill)
+    found = await audit_units(engine.bench(run), package, anchors, context)
+    return found, engine.close(run)
+
+
+def night_order(engine: Engine) -> list[str]:
+    """Return the skills that a night evolves: those named, or all the suite has tasks for.
+
+    Never measured ones come first.
+
+    Raises:
+        SuiteError: No served skill has tasks in the suite.
+    """
+    curator, settings = engine.session.curator, engine.session.project.settings.nightly
+    if settings.skills:
+        for name in settings.skills:
+            require_served(curator.state, name)
+        return list(settings.skills)
+    known = [name for name in curator.state.served if name in engine.suite.skills]
+    if not known:
+        if not curator.state.skills:
+            require_served(curator.state, "")
+        raise SuiteError(
+            f"suite {engine.suite.name} has no tasks for any served skill; it has tasks for "
+            f"{', '.join(engine.suite.skills) or 'no skill'}"
+        )
+    return sorted(known, key=lambda n: curator.state.skills[n].evidence != "unmeasured")
+
+
+async def run_night(engine: Engine, order: list[str]) -> tuple[NightReport, Spent]:
+    """Run one night over some skills, in this order.
+
+    Raises:
+        InfraError: The model cannot be reached; asking again goes on with the run.
+    """
+    session, settings = engine.session, engine.session.project.settings.nightly
+    run = engine.open("nightly", {"skills": order})
+    cohort_size = len(order) * engine.evolve_settings.max_confirm
+    night = Nightly(
+        evolver=engine.evolver(run, cohort_size=cohort_size),
+        suite=engine.suite,
+        settings=NightlySettings(skills=tuple(order), library_audits=settings.library_audits),
+        make_retriever=session.retriever,
+        announce=engine.progress.announce,
+    )
+    report = await night.run(order)
+    return report, engine.close(run, report.stopped_by)

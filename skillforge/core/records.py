@@ -1,0 +1,56 @@
+"""Rollouts as the ledger's events hold them, and the contrasts that are read back from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from skillforge.core.events import Event
+from skillforge.core.gate import Registration
+from skillforge.core.rollout import Failure, FailureKind, Pair, Rollout, Void, pair_up
+
+ROLLOUTS = ("rollout.finished", "rollout.failed")
+"""Kinds of event that hold a rollout."""
+
+
+def write_rollout(rollout: Rollout) -> dict[str, Any]:
+    """Return a rollout as the JSON object that the ledger keeps."""
+    data = {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
+    if rollout.failure is not None:
+        failure = rollout.failure
+        data["failure"] = {
+            "kind": failure.kind.value,
+            "message": failure.message[:300],
+            "where": failure.where,
+        }
+    return data
+
+
+def read_rollout(event: Event) -> Rollout:
+    """Read a rollout back from its event."""
+    data = dict(event.data)
+    if data["failure"] is not None:
+        failure = data["failure"]
+        data["failure"] = Failure(
+            kind=FailureKind(failure["kind"]), message=failure["message"], where=failure["where"]
+        )
+    return Rollout(**data)
+
+
+def registered_outcomes(
+    rollouts: Sequence[Rollout], registration: Registration
+) -> list[Pair | Void]:
+    """Join the two arms of a registration along its order, over the completed prefix."""
+    arms: dict[str, dict[str, dict[int, Rollout]]] = {
+        registration.base: {},
+        registration.version: {},
+    }
+    for rollout in rollouts:
+        if rollout.purpose == "confirm" and rollout.subject in arms:
+            # A later rollout of the same cell is the retry of a failed one.
+            arms[rollout.subject].setdefault(rollout.task, {})[rollout.replicate] = rollout
+    base, augmented = (
+        {task: list(replicates.values()) for task, replicates in arms[subject].items()}
+        for subject in (registration.base, registration.version)
+    )
+    return pair_up(registration.order, base, augmented)

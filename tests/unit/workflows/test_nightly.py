@@ -1,0 +1,116 @@
+"""A night over a small planted library."""
+
+import asyncio
+
+from helpers.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, skill, suite
+
+from skillforge.core.gate import GateRules
+from skillforge.workflows.evolve import Evolver, EvolveSettings
+from skillforge.workflows.meter import Caps
+from skillforge.workflows.nightly import Nightly, NightlySettings, open_cohort
+from skillforge.workflows.replay import replay
+from skillforge.workflows.retrieve import build_retriever
+
+GOOD = "# Alpha\n\nAnswer alpha questions.\n\n## More\n\nBe brief.\n"
+FINE = "# Beta question number\n\nbeta question number.\n\n## Work\n\neffect: work +0.7\n"
+STALE = (
+    "# Beta question number\n\nbeta confirm question number, beta confirm question number.\n\n"
+    "## Old\n\neffect: old -0.2\n"
+)
+
+
+def library():
+    """Return a skill that examples help, a good one, and a stale one that shadows it."""
+    return [
+        skill("alpha", GOOD, "Answers alpha confirm question number tasks."),
+        skill("beta", FINE, "Answers beta things."),
+        skill("beta-old", STALE, "beta confirm question number"),
+    ]
+
+
+def nightly(world, worker, *, caps=None, run="night-1", max_tasks=60):
+    """Return a night over the planted library."""
+    tasks = suite(["alpha", "beta"])
+    evolver = Evolver(
+        bench=world.bench(worker, caps=caps, run=run),
+        curator=world.curator,
+        suite=tasks,
+        rules=GateRules(max_tasks=max_tasks),
+        settings=EvolveSettings(),
+        cohort_size=3,
+    )
+    return Nightly(
+        evolver=evolver,
+        suite=tasks,
+        settings=NightlySettings(library_audits=1),
+        make_retriever=lambda packages: build_retriever(packages, LetterEmbedder(), DotIndex),
+    )
+
+
+def test_a_night_promotes_retires_and_can_be_replayed(tmp_path):
+    """The helped skill is promoted, the stale one retired, and replay recomputes it all."""
+    world = make_world(tmp_path, library())
+    night = nightly(world, PlantedWorker(base=0.2, examples=0.75))
+    report = asyncio.run(night.run(["alpha"])).to_json()
+
+    assert [p["skill"] for p in report["promoted"]] == ["alpha"]
+    assert [r["skill"] for r in report["retired"]] == ["beta-old"]
+    assert report["retired"][0]["confirm"]["e_value"] >= 20
+    assert world.curator.state.skill("alpha").evidence == "promoted"
+    assert world.curator.state.served == ("alpha", "beta")
+    assert not (tmp_path / "skills" / "beta-old").exists()
+    assert "beta" in report["unmeasured"]
+    found = replay(world.ledger)
+    assert found.problems == ()
+    assert found.chain_ok
+
+
+def test_a_retired_skill_comes_back_byte_for_byte(tmp_path):
+    """Restoring undoes a retirement, whole package and all."""
+    world = make_world(tmp_path, library())
+    before = {p.name: p.version for p in world.library.read_all()}
+    asyncio.run(nightly(world, PlantedWorker(base=0.2)).run([]))
+    assert "beta-old" not in world.curator.state.served
+
+    world.curator.restore("beta-old")
+    assert {p.name: p.version for p in world.library.read_all()} == before
+
+
+def test_a_night_out_of_budget_still_closes_its_cohort(tmp_path):
+    """What was started is counted, what stopped it is said, and no cap is passed."""
+    world = make_world(tmp_path, library())
+    worker = PlantedWorker(base=0.2, examples=0.3)
+    report = asyncio.run(nightly(world, worker, caps=Caps(rollouts=140)).run(["alpha", "beta"]))
+
+    assert "140 rollouts" in report.stopped_by
+    assert len(worker.calls) == 140
+    assert len(list(world.ledger.events(kinds=("cohort.closed",)))) == 1
+    assert "beta" in report.unmeasured
+
+
+def test_every_started_candidate_counts_in_its_cohort(tmp_path):
+    """The cohort holds each registered candidate once, and none after it is closed."""
+    world = make_world(tmp_path, library())
+    asyncio.run(nightly(world, PlantedWorker(base=0.5)).run(["alpha"]))
+    started = list(world.ledger.events(kinds=("gate.registered",)))
+    (closed,) = world.ledger.events(kinds=("cohort.closed",))
+    proposed = {e.data["candidate"] for e in world.ledger.events(kinds=("candidate.proposed",))}
+
+    assert [m["candidate"] for m in closed.data["members"]] == [
+        e.data["candidate"] for e in started if e.data["candidate"] in proposed
+    ]
+    assert open_cohort(world.ledger)[0] == []
+
+
+def test_the_same_night_again_changes_nothing(tmp_path):
+    """A rerun of a run that was cut off after its last step repeats no rollout and no decision."""
+    world = make_world(tmp_path, library())
+    worker = PlantedWorker(base=0.2, examples=0.75)
+    first = asyncio.run(nightly(world, worker).run(["alpha"])).to_json()
+    calls, digest = len(worker.calls), world.curator.state.digest
+    second = asyncio.run(nightly(world, worker).run(["alpha"])).to_json()
+
+    assert len(worker.calls) == calls
+    assert world.curator.state.digest == digest
+    assert second["promoted"] == first["promoted"]
+    assert second["skills"] == first["skills"]
