@@ -19,6 +19,7 @@ the ledger, and the same call again does not repeat it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Result = TypeVar("Result")
+Job = Callable[[Engine], Awaitable[tuple[Result, jobs.Spent]]]
 
 BY_USER = "asked for by the user"
 
@@ -195,10 +197,7 @@ class Project:
             BudgetSpent: A cap was reached; the same call under a larger one goes on from there.
         """
         at_least(1, tasks=tasks, replicates=replicates)
-
-        def job(engine: Engine) -> Awaitable[tuple[Evaluation, jobs.Spent]]:
-            return jobs.evaluate_skill(engine, skill, tasks=tasks, replicates=replicates)
-
+        job = partial(jobs.evaluate_skill, skill=skill, tasks=tasks, replicates=replicates)
         return self._pay(job, suite, limits)
 
     def evolve(self, skill: str, suite: str = "desk", **limits: Unpack[Limits]) -> SkillReport:
@@ -206,7 +205,7 @@ class Project:
 
         A spent budget ends it early; ``stopped_by`` then says so, and no error is raised.
         """
-        return self._pay(lambda engine: jobs.evolve_skill(engine, skill), suite, limits)
+        return self._pay(partial(jobs.evolve_skill, skill=skill), suite, limits)
 
     def nightly(self, suite: str = "desk", **limits: Unpack[Limits]) -> NightReport:
         """Evolve the library, audit it, retire what does harm, promote what e-BH lets through.
@@ -214,11 +213,7 @@ class Project:
         Which skills, and how much, stands in the project file under ``[nightly]`` and ``[evolve]``.
         A spent budget ends it early; ``stopped_by`` then says so, and no error is raised.
         """
-
-        def job(engine: Engine) -> Awaitable[tuple[NightReport, jobs.Spent]]:
-            return jobs.run_night(engine, jobs.night_order(engine))
-
-        return self._pay(job, suite, limits)
+        return self._pay(lambda e: jobs.run_night(e, jobs.night_order(e)), suite, limits)
 
     def audit(
         self, skill: str, suite: str = "desk", *, tasks: int = 24, **limits: Unpack[Limits]
@@ -229,7 +224,8 @@ class Project:
             BudgetSpent: A cap was reached; the same call under a larger one goes on from there.
         """
         at_least(2, tasks=tasks)
-        return self._pay(lambda e: jobs.audit_skill_units(e, skill, tasks=tasks), suite, limits)
+        job = partial(jobs.audit_skill_units, skill=skill, tasks=tasks)
+        return self._pay(job, suite, limits)
 
     def search(self, query: str, k: int = 5) -> list[Hit]:
         """Return the ``k`` served skills nearest in meaning to a query, best first."""
@@ -292,12 +288,7 @@ class Project:
         with open_session(self.root) as session:
             return replay(session.ledger)
 
-    def _pay(
-        self,
-        job: Callable[[Engine], Awaitable[tuple[Result, jobs.Spent]]],
-        suite: str,
-        limits: Limits,
-    ) -> Result:
+    def _pay(self, job: Job[Result], suite: str, limits: Limits) -> Result:
         told = paying(limits)
 
         async def work() -> Result:

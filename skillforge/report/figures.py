@@ -60,35 +60,31 @@ def evidence_figure(pairs: pl.DataFrame, *, title: str = "Running evidence") -> 
     """
     figure, axes = _axes(INCHES, title)
     tasks = [0, *pairs["position"].to_list()]
-    lines = (
+    axes.axhline(1, color=GREY, linewidth=0.5)
+    for column, limit, what, colour, style in (
         ("e_value", "proven_at", "the claim", BLUE, "-"),
         ("e_harm", "harm_at", "harm", VERMILION, "--"),
-    )
-    for column, limit, what, colour, style in lines:
+    ):
         values = [1.0, *pairs[column].to_list()]  # every process starts at 1
-        axes.step(
-            tasks, values, where="post", color=colour, linestyle=style, label=f"evidence for {what}"
-        )
+        label = f"evidence for {what}"
+        axes.step(tasks, values, where="post", color=colour, linestyle=style, label=label)
         axes.plot(tasks[-1], values[-1], marker="o", markersize=4, color=colour)
         for at in pairs[limit].head(1).to_list():
             axes.axhline(at, color=colour, linestyle=":", linewidth=1)
-            axes.annotate(
-                f"{what}: {at:g}",
-                (1.0, at),
-                xycoords=("axes fraction", "data"),
-                xytext=(-3, 3),
-                textcoords="offset points",
-                ha="right",
-                fontsize="small",
-                color=colour,
-            )
+            _name_line(axes, at, f" {what}: {at:g}", colour)
     axes.set_yscale("log")
-    axes.set_xlim(left=0)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlim(0, max(tasks[-1], 1))
+    axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("confirm tasks, in registered order")
     axes.set_ylabel("e-value (log scale)")
     axes.legend(frameon=False, loc="best", fontsize="small")
     return figure
+
+
+def _name_line(axes: Axes, at: float, text: str, colour: str) -> None:
+    """Write the name of a horizontal line at its right end, outside the axes."""
+    place = ("axes fraction", "data")
+    axes.annotate(text, (1.0, at), xycoords=place, va="center", fontsize="small", color=colour)
 
 
 def paired_figure(decisions: pl.DataFrame, *, title: str = "Paired outcomes") -> Figure:
@@ -118,11 +114,12 @@ def paired_figure(decisions: pl.DataFrame, *, title: str = "Paired outcomes") ->
     axes.axvline(0, color=GREY, linewidth=0.8)
     reach = 1.15 * max([1, *gains, *losses])
     axes.set_xlim(-reach, reach)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.xaxis.set_major_formatter(lambda count, _: f"{abs(count):g}")
     axes.set_xlabel("tasks whose outcome the edit changed")
-    _rows(axes, [_candidate(row) for row in rows])
-    _legend_below(axes)
+    _rows(axes, [_candidate(row) for row in rows], "no candidate has come to the gate")
+    if rows:
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return figure
 
 
@@ -150,7 +147,7 @@ def audit_figure(audit: Audit, *, title: str = "What each unit is worth") -> Fig
     axes.axvline(0, color=GREY, linewidth=0.8)
     axes.set_xlim(-1.05, 1.05)
     axes.set_xlabel("utility: mean score with the unit minus without it, 95 % interval")
-    _rows(axes, [f"{unit.unit.id} ({unit.pairs} tasks)" for unit in units])
+    _rows(axes, [f"{unit.unit.id} ({unit.pairs} tasks)" for unit in units], "no unit was measured")
     return figure
 
 
@@ -168,14 +165,10 @@ def _tall(rows: int) -> tuple[float, float]:
     return INCHES[0], 1.5 + ROW_INCHES * 1.3 * max(rows, 1)
 
 
-def _rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Label the rows, the first at the top."""
+def _rows(axes: Axes, labels: Sequence[str], otherwise: str) -> None:
+    """Label the rows, the first at the top, or say why there is none."""
+    if not labels:
+        axes.text(0.02, 0.5, otherwise, transform=axes.transAxes, va="center", color=GREY)
     axes.set_yticks(range(len(labels)), labels, fontsize="small")
     axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
-
-
-def _legend_below(axes: Axes) -> None:
-    axes.legend(
-        frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2, fontsize="small"
-    )

@@ -9,35 +9,36 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from skillforge.core.digest import canonical_json, json_digest
-from skillforge.core.edits import LeakIndex, apply_edit, verify_undo
-from skillforge.core.events import NewEvent
+from skillforge.core.edits import LeakIndex
 from skillforge.core.gate import Decision, GateRules, Registration, basis_of
-from skillforge.core.lint import lint
-from skillforge.core.package import Package, pack
+from skillforge.core.package import Package
 from skillforge.core.records import ROLLOUTS, read_rollout
-from skillforge.core.rollout import Pair, Rollout, tabulate
+from skillforge.core.rollout import Rollout
 from skillforge.core.task import Split, Suite, Task
-from skillforge.errors import BudgetSpent, EditError, SuiteError
+from skillforge.errors import BudgetSpent, SuiteError
 from skillforge.ports import ChatModel
 from skillforge.workflows import contrast
 from skillforge.workflows.audit import audit_units
-from skillforge.workflows.candidates import Candidate, SkillReport
+from skillforge.workflows.candidates import (
+    Candidate,
+    SkillReport,
+    make_candidate,
+    refuse_repeats,
+)
 from skillforge.workflows.confirm import confirm, read_result, register, registered
 from skillforge.workflows.contrast import Context, freeze_context, salt_of, spread
 from skillforge.workflows.curate import Curator, require_served
+from skillforge.workflows.journal import Journal
 from skillforge.workflows.propose import (
     Attempted,
     Brief,
-    Proposal,
     propose_examples,
     propose_llm,
     propose_prune,
-    warranted,
 )
 from skillforge.workflows.retrieve import Retriever
+from skillforge.workflows.screen import keep_best, screen
 from skillforge.workflows.trial import Bench, Cell
 
 
@@ -73,6 +74,10 @@ class Evolver:
     cohort_size: int = 1
     """Most candidates that the cohort can start; sets how much evidence is enough."""
 
+    @property
+    def _journal(self) -> Journal:
+        return Journal(ledger=self.bench.ledger, run=self.bench.run)
+
     async def evolve(self, skill: str) -> SkillReport:
         """Try to make one skill better; a spent budget ends it early with what there is.
 
@@ -82,7 +87,7 @@ class Evolver:
             InfraError: The model cannot be reached.
         """
         record = require_served(self.curator.state, skill)
-        base = self._base_version(skill, record.current)
+        base = self.curator.package(skill, self._journal.base_version(skill, record.current))
         report = SkillReport(suite=self.suite.name, skill=skill, base=base.version)
         tasks = {split: self._tasks(skill, split) for split in (*Split,) if split != Split.SEALED}
         every = [t for group in tasks.values() for t in group]
@@ -100,14 +105,6 @@ class Evolver:
                     candidate.close(Decision.INSUFFICIENT_EVIDENCE, str(spent))
         report.adopted = self._adopt(base, report.candidates)
         return report
-
-    def _base_version(self, skill: str, current: str) -> Package:
-        """Return the version that this run started from, also after it adopted another."""
-        for event in self.bench.ledger.events(run=self.bench.run, kinds=("evolve.started",)):
-            if event.data["skill"] == skill:
-                return self.curator.package(skill, event.data["base"])
-        self._record("evolve.started", {"skill": skill, "base": current})
-        return self.curator.package(skill, current)
 
     def _tasks(self, skill: str, split: Split) -> tuple[Task, ...]:
         tasks = self.suite.select(skill=skill, split=split)
@@ -149,47 +146,22 @@ class Evolver:
     async def _candidates(
         self, brief: Brief, tasks: Mapping[Split, Sequence[Task]]
     ) -> list[Candidate]:
-        proposals = self._proposed_before(brief.package.name)
+        proposals = self._journal.proposals(brief.package.name)
         if proposals is None:
             proposals = [*propose_examples(brief), *propose_prune(brief)]
             if self.proposer is not None:
                 proposals += await propose_llm(brief, self.proposer)
-            self._remember(brief.package.name, proposals)
+            self._journal.remember(brief.package.name, proposals)
         held_out = LeakIndex((t.input, t.expected) for t in self.suite.tasks if _is_held_out(t))
         propose_tasks = {t.id: t for t in tasks[Split.PROPOSE]}
-        return [
-            self._candidate(brief.package, proposal, propose_tasks, held_out)
+        candidates = [
+            make_candidate(self.bench.run, brief.package, proposal, propose_tasks, held_out)
             for proposal in proposals
         ]
-
-    def _candidate(
-        self,
-        base: Package,
-        proposal: Proposal,
-        tasks: Mapping[str, Task],
-        held_out: LeakIndex,
-    ) -> Candidate:
-        """Apply a proposal, or say why it is refused before it costs a rollout."""
-        identity = json_digest([self.bench.run, base.name, base.version, proposal.to_json()])
-        candidate = Candidate(id=identity[:12], proposal=proposal, package=None)
-        edit = proposal.edit
-        if edit.op == "NOOP":
-            candidate.close(Decision.NO_CHANGE, edit.summary)
-        else:
-            try:
-                if edit.content:
-                    held_out.check(edit.content)
-                applied = apply_edit(base, edit)
-                verify_undo(base, edit)
-                _refuse_new_problems(base, applied.package)
-                unwarranted = warranted(proposal, tasks)
-                if unwarranted:
-                    raise EditError(unwarranted)
-                candidate.package = applied.package
-            except EditError as error:
-                candidate.close(Decision.REFUSED, str(error))
-        self._record_candidate(base, candidate)
-        return candidate
+        refuse_repeats(candidates, self.curator.state)
+        for candidate in candidates:
+            self._journal.proposed(brief.package, candidate)
+        return candidates
 
     async def _screen(
         self,
@@ -198,55 +170,12 @@ class Evolver:
         tasks: Sequence[Task],
         context: Context,
     ) -> None:
-        """Score each edit by its rollback reward on the anchors; keep the best few.
-
-        Source: Skill-α's rollback reward, here over several anchors and as a screen only.
-        """
         anchors = spread(tasks, self.settings.anchors, self.bench.seed, salt_of(base.name), 1)
-        running = [c for c in candidates if c.open and c.package is not None]
-        cells = contrast.arm_cells(
-            anchors, arm="base", package=base, context=context, purpose="screen"
-        )
+        running = [c for c in candidates if c.open]
+        await screen(self.bench, base, running, anchors, context)
+        keep_best(running, self.settings.max_confirm)
         for candidate in running:
-            cells += contrast.arm_cells(
-                anchors,
-                arm="augmented",
-                package=candidate.package,
-                context=context,
-                purpose="screen",
-            )
-        rollouts = await self.bench.rollouts(cells)
-        size = len(anchors)
-        for i, candidate in enumerate(running, start=1):
-            mine = rollouts[i * size : (i + 1) * size]
-            joined = contrast.outcomes(anchors, rollouts[:size], mine)
-            candidate.cost_usd += sum(r.cost_usd for r in mine)
-            candidate.screen = tabulate([o for o in joined if isinstance(o, Pair)]).to_json()
-            candidate.rollback_reward = contrast.mean_difference(joined)
-            self._record_screened(base, candidate)
-        self._keep_best(base, running)
-
-    def _keep_best(self, base: Package, candidates: Sequence[Candidate]) -> None:
-        def reward(candidate: Candidate) -> float:
-            return -2.0 if candidate.rollback_reward is None else candidate.rollback_reward
-
-        ranked = sorted(candidates, key=reward, reverse=True)
-        for rank, candidate in enumerate(ranked):
-            if candidate.rollback_reward is None:
-                candidate.close(Decision.INFRA_FAILED, "no anchor task could be scored")
-            elif candidate.rollback_reward < 0:
-                candidate.close(
-                    Decision.SCREENED_OUT,
-                    f"rollback reward {candidate.rollback_reward:+.3f} on "
-                    f"{candidate.screen['pairs']} anchors is below zero",
-                )
-            elif rank >= self.settings.max_confirm:
-                candidate.close(
-                    Decision.SCREENED_OUT,
-                    f"not among the best {self.settings.max_confirm} by rollback reward",
-                )
-            if not candidate.open:
-                self._record_closed(base, candidate)
+            self._journal.screened(base, candidate)
 
     async def _confirm(
         self,
@@ -256,7 +185,7 @@ class Evolver:
         context: Context,
     ) -> None:
         """Let the gate decide on fresh confirm tasks; all candidates share the base rollouts."""
-        running = {c.id: c for c in candidates if c.open and c.package is not None}
+        running = {c.id: c for c in candidates if c.open}
         if not running:
             return
         registrations = self._register(base, list(running.values()), tasks)
@@ -361,77 +290,6 @@ class Evolver:
             )
         return version if adopted else None
 
-    def _proposed_before(self, skill: str) -> list[Proposal] | None:
-        for event in self.bench.ledger.events(run=self.bench.run, kinds=("proposals.made",)):
-            if event.data["skill"] == skill:
-                stored = json.loads(self.bench.ledger.get_blob(event.data["blob"]))
-                return [Proposal.from_json(p) for p in stored]
-        return None
-
-    def _remember(self, skill: str, proposals: Sequence[Proposal]) -> None:
-        blob = canonical_json([p.to_json() for p in proposals]).encode()
-        digest = self.bench.ledger.put_blob(blob)
-        self._record("proposals.made", {"skill": skill, "blob": digest, "count": len(proposals)})
-
-    def _record_candidate(self, base: Package, candidate: Candidate) -> None:
-        events = self.bench.ledger.events(run=self.bench.run, kinds=("candidate.proposed",))
-        known = {event.data["candidate"] for event in events}
-        if candidate.id in known:
-            return
-        edit, package = candidate.proposal.edit, candidate.package
-        self._record(
-            "candidate.proposed",
-            {
-                "candidate": candidate.id,
-                "skill": base.name,
-                "base": base.version,
-                "proposer": candidate.proposal.proposer,
-                "op": edit.op,
-                "unit": edit.unit,
-                "summary": edit.summary,
-                "version": "" if package is None else package.version,
-                "blob": "" if package is None else self.bench.ledger.put_blob(pack(package)),
-            },
-        )
-        if not candidate.open:
-            self._record_closed(base, candidate)
-
-    def _record_screened(self, base: Package, candidate: Candidate) -> None:
-        """Write down once what the screen said, also of a candidate that goes on to the gate."""
-        events = self.bench.ledger.events(run=self.bench.run, kinds=("candidate.screened",))
-        if any(event.data["candidate"] == candidate.id for event in events):
-            return
-        self._record(
-            "candidate.screened",
-            {
-                "candidate": candidate.id,
-                "skill": base.name,
-                "rollback_reward": candidate.rollback_reward,
-                "screen": candidate.screen,
-            },
-        )
-
-    def _record_closed(self, base: Package, candidate: Candidate) -> None:
-        assert candidate.decision is not None
-        if candidate.id in self.curator.state.decisions:
-            return
-        package = candidate.package
-        self._record(
-            "candidate.closed",
-            {
-                "candidate": candidate.id,
-                "skill": base.name,
-                "version": "" if package is None else package.version,
-                "decision": candidate.decision.value,
-                "reasons": list(candidate.reasons),
-                "rollback_reward": candidate.rollback_reward,
-                "screen": candidate.screen,
-            },
-        )
-
-    def _record(self, kind: str, data: Mapping[str, Any]) -> None:
-        self.bench.ledger.append([NewEvent(kind=kind, data=data, run=self.bench.run)])
-
 
 def _is_held_out(task: Task) -> bool:
     return task.split in (Split.CONFIRM, Split.SEALED)
@@ -440,11 +298,3 @@ def _is_held_out(task: Task) -> bool:
 def _lineage(base: Package, candidate: Candidate) -> str:
     """A revision of what a proposer tried before on this skill is of the same lineage."""
     return f"{base.name}/{candidate.proposal.proposer}"
-
-
-def _refuse_new_problems(base: Package, edited: Package) -> None:
-    """Refuse an edit that makes a valid package invalid."""
-    before = {(p.code, p.path) for p in lint(base) if p.level == "error"}
-    new = [p for p in lint(edited) if p.level == "error" and (p.code, p.path) not in before]
-    if new:
-        raise EditError(f"the edited package would be invalid: {new[0].path}: {new[0].message}")

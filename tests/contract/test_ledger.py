@@ -356,7 +356,7 @@ def test_a_damaged_blob_is_an_error(path, garbage):
     raw(path, f"UPDATE blobs SET data = {garbage}")
     ledger = SqliteLedger(path)
 
-    with pytest.raises(LedgerError, match="cannot be read.*restore"):
+    with pytest.raises(LedgerError, match=r"cannot be read.*restore"):
         ledger.get_blob(sha256(b"a secret"))
     ledger.close()
 
@@ -390,7 +390,7 @@ def test_a_database_of_another_program(tmp_path):
     path = tmp_path / "ledger.db"
     raw(path, "CREATE TABLE bookmarks (url TEXT)")
     before = path.read_bytes()
-    with pytest.raises(LedgerError, match="another program.*bookmarks"):
+    with pytest.raises(LedgerError, match=r"another program.*bookmarks"):
         SqliteLedger(path)
     assert path.read_bytes() == before
 
@@ -398,7 +398,7 @@ def test_a_database_of_another_program(tmp_path):
 def test_a_ledger_of_a_newer_version(path):
     """A migration that this version does not know means that it must not write."""
     raw(path, "INSERT INTO migrations VALUES ('0099_later')")
-    with pytest.raises(LedgerError, match="newer skillforge.*0099_later"):
+    with pytest.raises(LedgerError, match=r"newer skillforge.*0099_later"):
         SqliteLedger(path)
 
 

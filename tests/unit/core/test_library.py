@@ -317,13 +317,13 @@ def test_an_ambiguous_prefix_lists_what_it_could_mean(curator):
 
 def test_versions_of_an_unknown_skill(curator):
     """The skill is what is reported, not the version."""
-    with pytest.raises(SkillError, match="no skill named 'aks'.*did you mean ask"):
+    with pytest.raises(SkillError, match=r"no skill named 'aks'.*did you mean ask"):
         curator.resolve("aks", "")
 
 
 def test_what_is_not_served_says_how_to_serve_it(curator):
     """Empty library, unknown name and retired skill each have their own advice."""
-    with pytest.raises(SkillError, match="library is empty.*skillforge import"):
+    with pytest.raises(SkillError, match=r"library is empty.*skillforge import"):
         require_served(LibraryState(), "ask")
     with pytest.raises(SkillError, match="no skill named 'b'"):
         require_served(curator.state, "b")

@@ -1,0 +1,107 @@
+"""What one run of `evolve` has written down, and reads again when it goes on after a crash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from skillforge.core.digest import canonical_json
+from skillforge.core.events import NewEvent
+from skillforge.core.package import Package, pack
+from skillforge.ports import Ledger
+from skillforge.workflows.candidates import Candidate
+from skillforge.workflows.propose import Proposal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """The events of one run about the candidates of its skills; each is written once."""
+
+    ledger: Ledger
+    run: str
+
+    def base_version(self, skill: str, current: str) -> str:
+        """Return the version that this run started from, also after it adopted another."""
+        for event in self.ledger.events(run=self.run, kinds=("evolve.started",)):
+            if event.data["skill"] == skill:
+                return str(event.data["base"])
+        self._record("evolve.started", {"skill": skill, "base": current})
+        return current
+
+    def proposals(self, skill: str) -> list[Proposal] | None:
+        """Return what was proposed for a skill, or None if nothing has been asked for yet."""
+        for event in self.ledger.events(run=self.run, kinds=("proposals.made",)):
+            if event.data["skill"] == skill:
+                stored = json.loads(self.ledger.get_blob(event.data["blob"]))
+                return [Proposal.from_json(p) for p in stored]
+        return None
+
+    def remember(self, skill: str, proposals: Sequence[Proposal]) -> None:
+        """Keep proposals: a model asked again would propose something else."""
+        blob = canonical_json([p.to_json() for p in proposals]).encode()
+        digest = self.ledger.put_blob(blob)
+        self._record("proposals.made", {"skill": skill, "blob": digest, "count": len(proposals)})
+
+    def proposed(self, base: Package, candidate: Candidate) -> None:
+        """Write a candidate down, and its end if it was refused or changes nothing."""
+        if self._knows("candidate.proposed", candidate):
+            return
+        edit, package = candidate.proposal.edit, candidate.package
+        self._record(
+            "candidate.proposed",
+            {
+                "candidate": candidate.id,
+                "skill": base.name,
+                "base": base.version,
+                "proposer": candidate.proposal.proposer,
+                "op": edit.op,
+                "unit": edit.unit,
+                "summary": edit.summary,
+                "version": "" if package is None else package.version,
+                "blob": "" if package is None else self.ledger.put_blob(pack(package)),
+            },
+        )
+        if not candidate.open:
+            self._closed(base, candidate)
+
+    def screened(self, base: Package, candidate: Candidate) -> None:
+        """Write down what the screen said, also of a candidate that goes on to the gate."""
+        if self._knows("candidate.screened", candidate):
+            return
+        self._record(
+            "candidate.screened",
+            {
+                "candidate": candidate.id,
+                "skill": base.name,
+                "rollback_reward": candidate.rollback_reward,
+                "screen": candidate.screen,
+            },
+        )
+        if not candidate.open:
+            self._closed(base, candidate)
+
+    def _closed(self, base: Package, candidate: Candidate) -> None:
+        if candidate.decision is None or self._knows("candidate.closed", candidate):
+            return
+        package = candidate.package
+        self._record(
+            "candidate.closed",
+            {
+                "candidate": candidate.id,
+                "skill": base.name,
+                "version": "" if package is None else package.version,
+                "decision": candidate.decision.value,
+                "reasons": list(candidate.reasons),
+                "rollback_reward": candidate.rollback_reward,
+                "screen": candidate.screen,
+            },
+        )
+
+    def _knows(self, kind: str, candidate: Candidate) -> bool:
+        events = self.ledger.events(run=self.run, kinds=(kind,))
+        return any(event.data["candidate"] == candidate.id for event in events)
+
+    def _record(self, kind: str, data: Mapping[str, Any]) -> None:
+        self.ledger.append([NewEvent(kind=kind, data=data, run=self.run)])
