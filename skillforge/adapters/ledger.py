@@ -62,7 +62,7 @@ class SqliteLedger:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None, timeout=patience)
             try:
-                self._migrate()
+                self._migrate_patiently(patience)
             except BaseException:
                 self._db.close()
                 raise
@@ -159,6 +159,20 @@ class SqliteLedger:
                 (seq, event.at, event.kind, event.run, text, event.previous, event.hash, key),
             )
             yield event
+
+    def _migrate_patiently(self, patience: float) -> None:
+        """Migrate, waiting for another process that opens the same new file.
+
+        SQLite waits for writers by itself, but not while the journal mode is being changed.
+        """
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                return self._migrate()
+            except (sqlite3.OperationalError, LedgerError) as error:
+                if "locked" not in str(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.01)
 
     def _migrate(self) -> None:
         """Bring the tables up to date; another process may be opening the same new file."""

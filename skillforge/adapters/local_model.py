@@ -9,7 +9,8 @@ Why it is built this way:
   process is never started; `register` with other settings replaces it. A second *process* with a
   server of its own still costs much more than half of the speed.
 - A slot is one KV cache. Requests of equal affinity are pinned to one slot, so that interleaved
-  arms each keep their own prompt prefix instead of overwriting each other's.
+  arms each keep their own prompt prefix instead of overwriting each other's. With more arms than
+  slots, prefixes wait in main memory and are copied back, which is far cheaper than computing.
 - Calls block, so each slot has a thread of its own and the event loop never waits. The timeout of
   a request starts when its slot takes it up: time spent queueing is not the task's fault.
 - OpenMP threads sleep instead of spinning while they wait. Spinning wins a little on an idle
@@ -54,6 +55,8 @@ class LocalSettings:
     """CPU threads; None takes every core this process may use."""
     context: int = 4096
     """Tokens that a prompt and its answer may take together, per slot."""
+    cache_mib: int = 128
+    """MiB of main memory for prefixes that had to leave their slot; 0 keeps none."""
     deterministic: bool = False
     """One call at a time on a cold cache, so that equal requests give equal answers."""
 
@@ -62,6 +65,7 @@ class LocalSettings:
             ("slots", self.slots, 1),
             ("threads", 1 if self.threads is None else self.threads, 1),
             ("context", self.context, 256),
+            ("cache_mib", self.cache_mib, 0),
         ):
             if value < least:
                 raise ConfigError(f"LocalSettings: {name} is {value}; expected at least {least}")
@@ -261,6 +265,7 @@ def _start(path: Path, settings: LocalSettings, slots: int) -> Any:
     """Start llama.cpp's server on a loopback port of its own choice."""
     # libgomp reads this once, when it is loaded, which the import below brings about.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -269,7 +274,7 @@ def _start(path: Path, settings: LocalSettings, slots: int) -> Any:
     params.port = 0
     params.verbosity = -1
     params.ui = False
-    params.cache_ram_mib = 0
+    params.cache_ram_mib = 0 if settings.deterministic else settings.cache_mib
     params.n_parallel = slots
     params.n_ctx = settings.context * slots
     threads = min(settings.threads or usable_cores(), usable_cores())

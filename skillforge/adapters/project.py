@@ -68,6 +68,8 @@ class ModelSection(_Section):
     api_base: str | None = None
     parallel: int = Field(4, ge=1)
     """Attempts in flight."""
+    context: int = Field(4096, ge=256)
+    """Tokens that a prompt and its answer may take together in the embedded model."""
     deterministic: bool = False
 
 

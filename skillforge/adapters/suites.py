@@ -85,7 +85,7 @@ class _Worker(_Row):
     kind: Literal["chat", "agent", "command", "python"] = "chat"
     max_tokens: int = Field(64, ge=1)
     temperature: float | None = Field(None, ge=0, allow_inf_nan=False)
-    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    stop: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     preamble: str = WorkerSpec().preamble
     timeout: float = Field(120.0, gt=0, allow_inf_nan=False)
 
@@ -183,7 +183,7 @@ def load_suite(path: Path) -> Suite:
         license=head.license,
         source=head.source,
         tasks=tuple(task for task in tasks if task),
-        worker=WorkerSpec(**head.worker.model_dump()),
+        worker=WorkerSpec(**head.worker.model_dump() | {"stop": tuple(head.worker.stop)}),
         digest=json_digest([sha256(head_bytes), sha256(rows_bytes)]),
         prices=head.model_dump()["prices"],
         split_by=plan.by,

@@ -17,7 +17,7 @@ from skillforge.cli.runs import run_night, show_night
 from skillforge.cli.session import open_session
 from skillforge.errors import ConfigError
 
-DEMO_SKILLS = ("ticket-line", "triage-label", "units")
+DEMO_SKILLS = ("ticket-line", "visitor-row", "units")
 """A few skills, to stay within minutes; ``--full`` takes all that the suite has tasks for."""
 
 PROJECT = """\
@@ -29,12 +29,13 @@ worker = "{model}"
 
 [evolve]
 propose_tasks = 8
-anchors = 10
-max_confirm = 3
-wave = 8
+anchors = 8
+max_confirm = 2
+wave = 6
 
 [gate]
 max_tasks = 48
+min_effect = 0.20
 
 [nightly]
 skills = [{skills}]

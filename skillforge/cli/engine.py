@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Event
 from typing import Any, TypeVar
 
 from skillforge.adapters.executors import AsyncioExecutor
@@ -169,18 +170,23 @@ def drive(work: Coroutine[Any, Any, Result]) -> Result:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    started: Future[Callable[[], object]] = Future()
+    cancel: Future[Callable[[], object]] = Future()
+    over = Event()
 
     async def cancellable() -> Result:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
-        started.set_result(partial(loop.call_soon_threadsafe, task.cancel))
-        return await work
+        cancel.set_result(partial(loop.call_soon_threadsafe, task.cancel))
+        try:
+            return await work
+        finally:
+            over.set()
 
     with ThreadPoolExecutor(1, thread_name_prefix="skillforge") as pool:
-        finished = pool.submit(asyncio.run, cancellable())
         try:
-            return finished.result()
+            return pool.submit(asyncio.run, cancellable()).result()
         except KeyboardInterrupt:
-            started.result()()
+            if not over.is_set():
+                cancel.result()()
+                over.wait()
             raise

@@ -8,7 +8,7 @@ from typing import Any
 from skillforge.cli.engine import Engine
 from skillforge.core.task import Split, Task
 from skillforge.errors import SuiteError
-from skillforge.workflows.audit import UnitAudit, audit_units
+from skillforge.workflows.audit import UnitAudit, audit_units, audited_units
 from skillforge.workflows.candidates import SkillReport
 from skillforge.workflows.contrast import freeze_context, salt_of, spread
 from skillforge.workflows.curate import require_served
@@ -87,7 +87,8 @@ async def audit_skill_units(engine: Engine, skill: str, *, tasks: int) -> tuple[
     run = engine.open("audit", {"skill": skill, "tasks": tasks})
     context = freeze_context(engine.context_retriever(), skill, anchors, engine.evolve_settings.k)
     package = engine.session.curator.package(skill)
-    found = await audit_units(engine.bench(run), package, anchors, context)
+    units = audited_units(package, parts=True)
+    found = await audit_units(engine.bench(run), package, units, anchors, context)
     return found, engine.close(run)
 
 

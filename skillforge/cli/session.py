@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from skillforge.ports import ChatModel, Embedder
     from skillforge.workflows.retrieve import Retriever
 
+CACHE_MIB = 256
+"""Main memory for the prompt prefixes of arms that are not in a slot just now."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Session:
@@ -86,10 +89,10 @@ def make_model(project: Project, name: str | None, api_base: str | None) -> Chat
     if chosen.startswith("local/"):
         from skillforge.adapters import local_model
 
-        # More caches than calls in flight: each arm of a wave keeps its own prompt prefix.
         served = local_model.LocalSettings(
-            slots=max(2 * settings.model.parallel, 8),
-            context=2048,
+            slots=settings.model.parallel,
+            context=settings.model.context,
+            cache_mib=CACHE_MIB,
             deterministic=settings.model.deterministic,
         )
         local_model.register(served)

@@ -14,6 +14,8 @@ is one unit of its own. The rule for the body, in four steps:
    ``table`` or ``code`` units.
 4. Blank lines belong to the unit before them, so that a cut leaves no gap.
 
+A section that was cut can still be named as a whole: see `sections`.
+
 Ids are readable and stay the same as long as the headings do: ``section:output-format``,
 ``item:rules/3``, ``example:examples/2``, ``file:references/x.md``.
 """
@@ -68,6 +70,29 @@ def parse_units(package: Package) -> tuple[Unit, ...]:
     return found
 
 
+def sections(package: Package) -> tuple[Unit, ...]:
+    """Return the body at section level: sections that were cut into parts are whole again.
+
+    Leaving out one worked example of three rarely changes anything, leaving out the section does:
+    this is the level at which an audit begins.
+    """
+    whole: list[Unit] = []
+    units = [unit for unit in parse_units(package) if unit.path == package.skill_file]
+    taken = {unit.id for unit in units}
+    for unit in units:
+        slug = unit.id.partition(":")[2]
+        if unit.kind == "heading" and f"section:{slug}" not in taken:
+            data = package.files[unit.path].data
+            parts = [u for u in units if u.id.partition(":")[2].rpartition("/")[0] == slug]
+            end = max(u.end for u in [unit, *parts])
+            whole.append(
+                _unit(f"section:{slug}", "section", unit.path, data, unit.start, end, unit.title)
+            )
+        elif not whole or unit.start >= whole[-1].end:
+            whole.append(unit)
+    return tuple(whole)
+
+
 def unit_bytes(package: Package, unit: Unit) -> bytes:
     """Return the bytes of a unit of this package."""
     return package.files[unit.path].data[unit.start : unit.end]
@@ -79,7 +104,7 @@ def find_unit(package: Package, unit_id: str) -> Unit:
     Raises:
         EditError: There is none; the message lists the nearest ids.
     """
-    units = {unit.id: unit for unit in parse_units(package)}
+    units = {unit.id: unit for unit in (*sections(package), *parse_units(package))}
     if unit_id in units:
         return units[unit_id]
     near = get_close_matches(unit_id, units, n=3, cutoff=0.4) or list(units)[:12]

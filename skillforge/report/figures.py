@@ -55,7 +55,7 @@ def evidence_figure(pairs: pl.DataFrame, *, title: str = "Running evidence") -> 
     """Draw the running e-values of a candidate over its confirm tasks, on a log scale.
 
     Args:
-        pairs: Frame of `skillforge.analytics.pairs_frame`; an empty one gives empty axes.
+        pairs: Frame of `skillforge.analytics.pairs_frame`.
         title: Heading of the figure.
     """
     figure, axes = _axes(INCHES, title)
@@ -72,6 +72,8 @@ def evidence_figure(pairs: pl.DataFrame, *, title: str = "Running evidence") -> 
         for at in pairs[limit].head(1).to_list():
             axes.axhline(at, color=colour, linestyle=":", linewidth=1)
             _name_line(axes, at, f" {what}: {at:g}", colour)
+    if pairs.is_empty():
+        _say(axes, "no task was bet on")
     axes.set_yscale("log")
     axes.set_xlim(0, max(tasks[-1], 1))
     axes.locator_params(axis="x", integer=True)
@@ -168,7 +170,11 @@ def _tall(rows: int) -> tuple[float, float]:
 def _rows(axes: Axes, labels: Sequence[str], otherwise: str) -> None:
     """Label the rows, the first at the top, or say why there is none."""
     if not labels:
-        axes.text(0.02, 0.5, otherwise, transform=axes.transAxes, va="center", color=GREY)
+        _say(axes, otherwise)
     axes.set_yticks(range(len(labels)), labels, fontsize="small")
     axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
+
+
+def _say(axes: Axes, text: str) -> None:
+    axes.text(0.02, 0.6, text, transform=axes.transAxes, va="center", color=GREY)

@@ -14,7 +14,7 @@ from skillforge.core.library import LibraryState
 from skillforge.core.package import Package
 from skillforge.core.rollout import Pair
 from skillforge.core.task import Split, Suite, Task
-from skillforge.core.units import leave_out, parse_units, removable
+from skillforge.core.units import Unit, leave_out, parse_units, removable, sections
 from skillforge.workflows import contrast
 from skillforge.workflows.confirm import confirm, register, registered
 from skillforge.workflows.contrast import Context, Report, salt_of
@@ -32,17 +32,29 @@ class UnitAudit:
     """False where every anchor fails with and without each unit: nothing can be told apart."""
 
 
+def audited_units(package: Package, *, parts: bool = False) -> tuple[Unit, ...]:
+    """Return what an audit leaves out: whole sections, and their parts too if asked for.
+
+    Other files are not audited: a chat worker never shows them.
+    """
+    level = [*sections(package), *(parse_units(package) if parts else ())]
+    unique = {unit.id: unit for unit in removable(level) if unit.path == package.skill_file}
+    return tuple(unique.values())
+
+
 async def audit_units(
-    bench: Bench, package: Package, anchors: Sequence[Task], context: Context
+    bench: Bench,
+    package: Package,
+    units: Sequence[Unit],
+    anchors: Sequence[Task],
+    context: Context,
 ) -> UnitAudit:
-    """Measure the frozen leave-one-out utility of every removable unit of the skill file.
+    """Measure the frozen leave-one-out utility of some units of a skill.
 
     Estimand: mean over the anchor tasks of score(skill) − score(skill without the unit). One set
     of base rollouts serves all units: (units + 1) × anchors rollouts. Source: SkillProx, frozen
     audit; whether a unit is then removed is the gate's to say, on other tasks.
     """
-    # Other files are not audited: a chat worker never shows them.
-    units = [u for u in removable(parse_units(package)) if u.path == package.skill_file]
     arms = [package, *(leave_out(package, unit.id) for unit in units)]
     cells: list[Cell] = []
     for i, shown in enumerate(arms):
@@ -82,11 +94,17 @@ class Exposure:
     foreign: int
     """How many of them another skill was made for."""
 
+    @property
+    def foreign_share(self) -> float:
+        """The share of its exposures that another skill was made for, in [0, 1]."""
+        return self.foreign / len(self.tasks)
+
 
 def exposures(suite: Suite, retriever: Retriever, k: int) -> list[Exposure]:
-    """Replay retrieval over the confirm tasks; most foreign exposures first.
+    """Replay retrieval over the confirm tasks; the likeliest shadows first.
 
-    A skill that is retrieved for tasks another skill was made for may shadow it.
+    A skill that is retrieved for tasks another skill was made for may shadow it, all the more if
+    it is retrieved for nothing else.
     """
     tasks = suite.select(split=Split.CONFIRM)
     exposed: dict[str, list[Task]] = {}
@@ -97,7 +115,7 @@ def exposures(suite: Suite, retriever: Retriever, k: int) -> list[Exposure]:
         Exposure(skill=skill, tasks=tuple(ts), foreign=sum(t.skill != skill for t in ts))
         for skill, ts in exposed.items()
     ]
-    return sorted(found, key=lambda e: (-e.foreign, e.skill))
+    return sorted(found, key=lambda e: (-e.foreign_share, -e.foreign, e.skill))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +170,8 @@ async def audit_skill(
         known = [_audit_registration(bench, exposure, rules, with_, without, state)]
         register(bench, known)
     registration = known[0]
+    # A scope of its own: these rollouts stand for whole libraries and are not shared with others.
+    scope = f"{bench.run}/library-audit"
 
     def cells_for(subject: str, wave_tasks: Sequence[Task]) -> list[Cell]:
         left_out = frozenset({skill}) if subject == without else frozenset[str]()
@@ -163,7 +183,7 @@ async def audit_skill(
                 skills=tuple(retriever.packages[hit.skill] for hit in hits),
                 subject=subject,
                 purpose="confirm",
-                scope=bench.run,
+                scope=scope,
             )
             for task, hits in zip(wave_tasks, found, strict=True)
         ]

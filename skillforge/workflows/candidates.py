@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from skillforge.core.digest import json_digest
 from skillforge.core.edits import LeakIndex, apply_edit, verify_undo
-from skillforge.core.gate import Decision, GateResult, basis_of
+from skillforge.core.gate import Basis, Decision, GateResult, basis_of
 from skillforge.core.library import LibraryState, Status
 from skillforge.core.lint import lint
 from skillforge.core.package import Package
@@ -117,6 +117,16 @@ def refuse_repeats(candidates: Sequence[Candidate], state: LibraryState) -> None
             candidate.refuse(f"it is the same edit as candidate {twin}, byte for byte")
         elif known and known.candidate not in ("", twin) and known.status is not Status.CANDIDATE:
             candidate.refuse(f"candidate {known.candidate} was the same edit: {known.status.value}")
+
+
+def refuse_removals(candidates: Sequence[Candidate]) -> None:
+    """Refuse what claims only not to be worse, where every anchor fails with and without it."""
+    for candidate in candidates:
+        removal = basis_of(candidate.proposal.edit.op) is Basis.NON_INFERIORITY
+        if candidate.open and removal:
+            candidate.refuse(
+                "every anchor fails with and without each unit: nothing shows what one is worth"
+            )
 
 
 def _refuse_new_problems(base: Package, edited: Package) -> None:

@@ -19,11 +19,12 @@ from skillforge.core.task import Split, Suite, Task
 from skillforge.errors import BudgetSpent, SuiteError
 from skillforge.ports import ChatModel
 from skillforge.workflows import contrast
-from skillforge.workflows.audit import audit_units
+from skillforge.workflows.audit import audit_units, audited_units
 from skillforge.workflows.candidates import (
     Candidate,
     SkillReport,
     make_candidate,
+    refuse_removals,
     refuse_repeats,
 )
 from skillforge.workflows.confirm import confirm, read_result, register, registered
@@ -129,7 +130,7 @@ class Evolver:
             for task, rollout in zip(chosen, rollouts, strict=True)
             if rollout.score is not None
         )
-        audit = await audit_units(self.bench, base, anchors, context)
+        audit = await audit_units(self.bench, base, audited_units(base), anchors, context)
         return Brief(
             package=base,
             attempts=attempts,
@@ -158,6 +159,8 @@ class Evolver:
             make_candidate(self.bench.run, brief.package, proposal, propose_tasks, held_out)
             for proposal in proposals
         ]
+        if not brief.informative:
+            refuse_removals(candidates)
         refuse_repeats(candidates, self.curator.state)
         for candidate in candidates:
             self._journal.proposed(brief.package, candidate)

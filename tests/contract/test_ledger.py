@@ -501,6 +501,7 @@ def test_two_processes_share_one_chain(tmp_path):
     """Processes that open a new ledger at once and append in turns leave one intact chain."""
     path = tmp_path / "ledger.db"
     code = """
+    print("ready", flush=True)
     sys.stdin.readline()
     ledger = SqliteLedger(path)
     for i in range(40):
@@ -509,11 +510,14 @@ def test_two_processes_share_one_chain(tmp_path):
     """
     children = [child(path, code, name) for name in ("a", "b")]
     for process in children:
+        assert process.stdout.readline() == "ready\n"
+    for process in children:
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in children:
         _, errors = process.communicate(timeout=30)
-        assert (process.returncode, errors) == (0, "")
+        assert errors == ""
+        assert process.returncode == 0
 
     events = verified(path)
     for name in ("a", "b"):
@@ -590,13 +594,13 @@ def test_kill_nine_while_appending(tmp_path):
     rng = random.Random(20)
     acknowledged = 0
     for _ in range(20):
-        process = child(path, code)
-        first = process.stdout.readline()
-        time.sleep(rng.uniform(0.0, 0.04))
-        process.send_signal(signal.SIGKILL)
-        output, errors = process.communicate(timeout=30)
+        with child(path, code) as process:
+            lines = [process.stdout.readline()]
+            time.sleep(rng.uniform(0.0, 0.04))
+            process.send_signal(signal.SIGKILL)
+            lines += process.stdout.readlines()
+            errors = process.stderr.read()
         assert process.returncode == -signal.SIGKILL, errors
-        lines = (first + output).splitlines(keepends=True)
         acknowledged = max(int(line) for line in lines if line.endswith("\n"))
         events = verified(path)
         # The one that was under way may have been stored without having been acknowledged.

@@ -245,7 +245,11 @@ class LoopbackServer:
             def do_POST(self) -> None:
                 """Answer one chat completion as the script says."""
                 length = int(self.headers.get("Content-Length", 0))
-                answer = server._next(self.path, json.loads(self.rfile.read(length) or b"{}"))
+                sent = self.rfile.read(length)
+                if len(sent) < length:
+                    self.close_connection = True  # the client died while it was asking
+                    return
+                answer = server._next(self.path, json.loads(sent or b"{}"))
                 if answer.delay and server._stopping.wait(answer.delay):
                     self.close_connection = True
                     return

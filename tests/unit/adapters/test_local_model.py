@@ -71,7 +71,9 @@ def test_a_file_that_llama_cpp_cannot_load_is_a_config_error(tmp_path):
         local_model.serve(find_weights(str(path)), LocalSettings())
 
 
-@pytest.mark.parametrize("wrong", [{"slots": 0}, {"threads": 0}, {"context": 10}])
+@pytest.mark.parametrize(
+    "wrong", [{"slots": 0}, {"threads": 0}, {"context": 10}, {"cache_mib": -1}]
+)
 def test_settings_out_of_range_are_refused(wrong):
     """The error names the setting."""
     with pytest.raises(ConfigError, match=next(iter(wrong))):
