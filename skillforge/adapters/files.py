@@ -84,8 +84,12 @@ class FolderLibrary:
     library is next opened.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, mend: bool = True) -> None:
         """Open the library.
+
+        Args:
+            root: The folder.
+            mend: Whether to end what a crash has cut short; not while another process writes.
 
         Raises:
             SkillError: There is no such folder.
@@ -93,6 +97,7 @@ class FolderLibrary:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
             raise SkillError(f"the library folder {self.root} does not exist; create it first")
+        self._mend = mend
         self._walk: Walk | None = None
         self._by_name: dict[str, Path] = {}
         self._index()
@@ -174,7 +179,7 @@ class FolderLibrary:
     def _index(self) -> Walk:
         if self._walk is None:
             self._walk = find_skills(self.root)
-            if self._walk.leftovers:
+            if self._walk.leftovers and self._mend:
                 _recover(self._walk.leftovers)
                 self._walk = find_skills(self.root)
             self._by_name = {}

@@ -63,7 +63,7 @@ def import_(source: Path, project: Path | None, as_json: bool, dry_run: bool) ->
 
     found = discover(source)
     taken, skipped = [], []
-    with open_session(project) as session:
+    with open_session(project, write=not dry_run) as session:
         for package in found.packages:
             problems = lint(package)
             if has_errors(problems):

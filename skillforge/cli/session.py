@@ -19,6 +19,8 @@ from skillforge.errors import ConfigError, LedgerError
 from skillforge.workflows.curate import Curator
 
 if TYPE_CHECKING:
+    from filelock import FileLock
+
     from skillforge.core.package import Package
     from skillforge.core.task import Suite
     from skillforge.ports import ChatModel, Embedder
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 CACHE_MIB = 256
 """Main memory for the prompt prefixes of arms that are not in a slot just now."""
+
+LOCK_PATIENCE = 2.0
+"""Seconds that a writing command waits for the moment that a reading one brings things in step."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,7 +125,8 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
     Args:
         folder: The project's folder; None looks from the working directory upwards.
         write: Whether the command changes anything; then it must be the only one that does. A
-            reading command goes on without bringing things in step where another one writes.
+            reading command goes on without bringing things in step where another one writes, and
+            keeps no other from writing once things are in step.
 
     Raises:
         ConfigError: There is no project here.
@@ -134,38 +140,43 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
         )
     project = load_project(root, os.environ)
     with ExitStack() as stack:
-        alone = _lock(stack, project, write)
+        lock = _lock(project, write)
+        if lock is not None:
+            stack.callback(lock.release)
         ledger = SqliteLedger(project.state / "ledger.db")
         stack.callback(ledger.close)
-        library = FolderLibrary(project.library)
+        library = FolderLibrary(project.library, mend=lock is not None)
         session = Session(
             project=project,
             ledger=ledger,
             library=library,
             curator=Curator(ledger=ledger, library=library),
         )
-        if alone:
+        if lock is not None:
             session.notes = session.curator.sync()
             for note in session.notes:
                 click.echo(f"note: {note}", err=True)
+            if not write:
+                lock.release()
         yield session
 
 
-def _lock(stack: ExitStack, project: Project, write: bool) -> bool:
-    """Take the project's lock; return whether it was free."""
+def _lock(project: Project, write: bool) -> FileLock | None:
+    """Take the project's lock; return None where a reading command found it taken."""
     from filelock import FileLock, Timeout
 
     path = project.state / "lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(FileLock(path, timeout=0))
+        lock = FileLock(path, timeout=LOCK_PATIENCE if write else 0)
+        lock.acquire()
     except Timeout as error:
         if not write:
-            return False
+            return None
         raise LedgerError(
             f"{path}: another skillforge command is writing to this project; wait for it to end, "
             "then repeat"
         ) from error
     except OSError as error:
         raise LedgerError(f"{path}: {error}; check that the folder can be written") from error
-    return True
+    return lock

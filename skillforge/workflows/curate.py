@@ -80,11 +80,17 @@ class Curator:
                 self._write_folder(name)
                 notes.append(f"{name}: finished a folder write that had been interrupted")
         present = {package.name: package for package in self.library.read_all()}
+        names = set(self.state.skills)
+        new = [present[name] for name in sorted(present) if name not in names]
+        for package in new:
+            self.take_in(package)
+        if new:
+            notes.append(f"imported {len(new)} skills: {', '.join(p.name for p in new)}")
         for name, package in sorted(present.items()):
-            known = self.state.skills.get(name)
-            if known is None or not known.served or known.current != package.version:
+            known = self.state.skill(name)
+            if not known.served or known.current != package.version:
                 self.take_in(package)
-                notes.append(f"{name}: {'imported' if known is None else 'hand edit taken in'}")
+                notes.append(f"{name}: hand edit taken in as version {package.short}")
         for name in self.state.served:
             if name not in present:
                 notes.append(
@@ -195,7 +201,7 @@ class Curator:
         record = self.state.skill(skill)
         if record.served:
             self.library.write(self.package(skill))
-        else:
+        elif self.library.read(skill) is not None:  # a crash may have come after the removal
             self.library.remove(skill)
         data = {"skill": skill, "version": record.current}
         self.ledger.append([NewEvent(kind="folder.written", data=data)])

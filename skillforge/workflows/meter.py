@@ -33,7 +33,7 @@ class Spend:
     seconds: float = 0.0
     """Seconds, wall clock, of the run."""
     model_seconds: float = 0.0
-    """Seconds during which at least one model call was in flight."""
+    """Seconds of the rollout phases during which at least one model call was in flight."""
     rollout_seconds: float = 0.0
     """Seconds, wall clock, of the phases that ran rollouts."""
 
@@ -54,6 +54,7 @@ class Meter:
     _started: float | None = None
     _in_flight: int = 0
     _busy_since: float = 0.0
+    _phase_since: float | None = None
 
     def start(self) -> None:
         """Start the minutes running."""
@@ -108,8 +109,18 @@ class Meter:
 
     def _leave(self) -> None:
         self._in_flight -= 1
-        if self._in_flight == 0:
+        if self._in_flight == 0 and self._phase_since is not None:
             self.spend.model_seconds += self.clock.now() - self._busy_since
+
+    @contextmanager
+    def rollout_phase(self) -> Iterator[None]:
+        """Time a phase that runs rollouts, and within it the time that the model is busy."""
+        self._phase_since = self.clock.now()
+        try:
+            yield
+        finally:
+            self.spend.rollout_seconds += self.clock.now() - self._phase_since
+            self._phase_since = None
 
     def _check(self, what: str, cap: float | None, would_be: float) -> None:
         if cap is not None and would_be > cap:

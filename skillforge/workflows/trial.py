@@ -68,7 +68,6 @@ class Bench:
             InfraError: Nothing but infrastructure failures came back.
             LedgerError: The ledger cannot be written.
         """
-        started = self.meter.clock.now()
         keys = [self._key(cell) for cell in cells]
         found = {key: self.ledger.find_rollout(key) for key in dict.fromkeys(keys)}
         done = {key: read_rollout(event) for key, event in found.items() if event is not None}
@@ -76,11 +75,9 @@ class Bench:
         missing = {k: c for k, c in zip(keys, cells, strict=True) if k not in done}
         rng = np.random.default_rng([self.seed, int(json_digest(sorted(missing))[:8], 16)])
         order = [list(missing.items())[i] for i in rng.permutation(len(missing))]
-        try:
+        with self.meter.rollout_phase():
             async for position, rollout in self.executor.run(self._attempt, order):
                 done[order[position][0]] = rollout
-        finally:
-            self.meter.spend.rollout_seconds += self.meter.clock.now() - started
         self._refuse_if_nothing_worked([done[key] for key in keys])
         return [replace(done[k], arm=c.arm) for k, c in zip(keys, cells, strict=True)]
 

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,10 +192,15 @@ def _fork(order: Mapping[str, Any]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    code = 70
+    code = 1
     try:
         code = _perform(order)
+    except BaseException:
+        traceback.print_exc()
+        raise
     finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 
@@ -210,10 +216,7 @@ def _perform(order: Mapping[str, Any]) -> int:
     if order["file_limit"] is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["file_limit"],) * 2)
-    code = run(order["arguments"])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return code
+    return run(order["arguments"])
 
 
 if __name__ == "__main__":

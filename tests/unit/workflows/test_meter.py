@@ -243,15 +243,19 @@ def test_model_seconds_count_overlapping_calls_once():
     """Two calls side by side for ten seconds keep the model busy for ten, not twenty."""
     watch = Watch()
     meter = Meter(caps=Caps(), clock=watch)
-    with meter.reserve(usd=0, tokens=0):
-        watch.at += 4
+    with meter.rollout_phase():
         with meter.reserve(usd=0, tokens=0):
-            watch.at += 6
-    watch.at += 100
+            watch.at += 4
+            with meter.reserve(usd=0, tokens=0):
+                watch.at += 6
+        watch.at += 100
+        with meter.reserve(usd=0, tokens=0):
+            watch.at += 1
     with meter.reserve(usd=0, tokens=0):
-        watch.at += 1
+        watch.at += 50
 
     assert meter.spend.model_seconds == 11
+    assert meter.spend.rollout_seconds == 111
 
 
 @pytest.mark.parametrize(
