@@ -17,6 +17,7 @@ from skillforge.cli.options import Paying
 from skillforge.cli.progress import Progress
 from skillforge.cli.session import Session
 from skillforge.core.gate import GateRules
+from skillforge.core.records import ROLLOUTS, read_rollout
 from skillforge.core.splits import check_splits
 from skillforge.core.task import Suite
 from skillforge.errors import ConfigError, SuiteError
@@ -73,7 +74,17 @@ class Engine:
         run = open_run(self.session.ledger, self.session.curator.state, command, full)
         if run.resumed:
             self.progress.announce(f"going on with {run.id}, which was interrupted")
+            self._carry(run)
         return run
+
+    def _carry(self, run: Run) -> None:
+        """Book what the run had spent before it was interrupted."""
+        before = list(map(read_rollout, self.session.ledger.events(run=run.id, kinds=ROLLOUTS)))
+        self.meter.carry(
+            usd=sum(r.cost_usd for r in before),
+            tokens=sum(r.prompt_tokens + r.completion_tokens for r in before),
+            rollouts=len(before),
+        )
 
     def bench(self, run: Run) -> Bench:
         """Return the bench that a run's rollouts go through."""

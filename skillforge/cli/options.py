@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -74,6 +75,7 @@ def paying_options(command: Callable[..., int]) -> Callable[..., int]:
 def emit(data: Mapping[str, Any], as_json: bool, show: Callable[[Mapping[str, Any]], None]) -> None:
     """Print a result: as one JSON object, or by a function that shows it to people."""
     if as_json:
-        click.echo(json.dumps({"schema": 1, **data}, ensure_ascii=False, allow_nan=False))
+        narrow = not (sys.stdout.encoding or "").lower().startswith("utf")
+        click.echo(json.dumps({"schema": 1, **data}, ensure_ascii=narrow, allow_nan=False))
     else:
         show(data)

@@ -76,7 +76,7 @@ class Curator:
         """
         notes: list[str] = []
         for name, record in sorted(self.state.skills.items()):
-            if not record.written:
+            if not record.written and self._holds_known_bytes(name):
                 self._write_folder(name)
                 notes.append(f"{name}: finished a folder write that had been interrupted")
         present = {package.name: package for package in self.library.read_all()}
@@ -186,6 +186,11 @@ class Curator:
         self.ledger.append([NewEvent(kind="skill.restored", data=data, run=run)])
         self._write_folder(skill)
         return record.current
+
+    def _holds_known_bytes(self, skill: str) -> bool:
+        """Whether replacing the folder loses nothing: it is absent, or a version of the ledger."""
+        on_disk = self.library.read(skill)
+        return on_disk is None or (skill, on_disk.version) in self.state.versions
 
     def _guard_hand_edit(self, skill: str, record: SkillRecord) -> None:
         """Keep what the user wrote since the last command before the folder is replaced."""

@@ -75,6 +75,16 @@ class Meter:
         self._check_minutes()
         self.spend.rollouts += 1
 
+    def forget_rollout(self) -> None:
+        """Take back a rollout that was admitted but whose call the budget refused."""
+        self.spend.rollouts -= 1
+
+    def carry(self, *, usd: float, tokens: int, rollouts: int) -> None:
+        """Count what an interrupted run had spent before it went on: caps are for whole runs."""
+        self.spend.usd += usd
+        self.spend.tokens += tokens
+        self.spend.rollouts += rollouts
+
     @contextmanager
     def reserve(self, *, usd: float, tokens: int) -> Iterator[list[ChatReply]]:
         """Hold the most that a call can cost while it is in flight, then book its true cost.
@@ -125,7 +135,7 @@ class Meter:
     def _check(self, what: str, cap: float | None, would_be: float) -> None:
         if cap is not None and would_be > cap:
             raise BudgetSpent(
-                f"the budget of {cap:g} {what} is spent; what was measured is kept: raise "
+                f"the budget of {cap:,.10g} {what} is spent; what was measured is kept: raise "
                 f"--max-{what} and run the same command again to go on"
             )
 

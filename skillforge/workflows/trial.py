@@ -19,7 +19,7 @@ from skillforge.core.records import read_rollout, write_rollout
 from skillforge.core.rollout import Arm, Attempt, Failure, FailureKind, Rollout, rollout_key
 from skillforge.core.task import Task
 from skillforge.core.verify import verify
-from skillforge.errors import InfraError
+from skillforge.errors import BudgetSpent, InfraError
 from skillforge.ports import Executor, Ledger, Worker
 from skillforge.workflows.meter import Meter
 
@@ -95,7 +95,11 @@ class Bench:
         key, cell = entry
         self.meter.admit_rollout()
         seed = int(key[:8], 16) >> 1
-        attempt = await self.worker.attempt(cell.task, cell.skills, seed=seed)
+        try:
+            attempt = await self.worker.attempt(cell.task, cell.skills, seed=seed)
+        except BudgetSpent:
+            self.meter.forget_rollout()
+            raise
         rollout, blob = _score(key, cell, attempt)
         kind = "rollout.failed" if rollout.score is None else "rollout.finished"
         event = NewEvent(kind=kind, data=write_rollout(rollout), run=self.run)

@@ -4,12 +4,11 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from helpers import small_project
-from helpers.loopback import LoopbackServer
 from helpers.processes import ProcessServer
 from helpers.small_project import event_counts, events, folder_bytes, write_project
 
@@ -31,22 +30,6 @@ STEPS = (
 """Events at which a step of `evolve` ends and the next one begins."""
 FILES = 150
 """Files of a skill that is large enough for a kill to come while its folder is being written."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LoopbackServer]:
-    """One model for all projects: its address is part of what identifies a rollout."""
-    with LoopbackServer(small_project.answer) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessServer]:
-    """Where the commands are started."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("OPENAI_API_KEY", "test")
-        with ProcessServer() as processes:
-            yield processes
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +88,7 @@ def state(processes: ProcessServer, root: Path) -> dict:
 def test_evolve_killed_again_and_again_ends_as_if_undisturbed(
     server, processes, undisturbed, tmp_path
 ):
-    """Whenever it is killed, the next call goes on; no rollout is repeated, and the end is equal."""
+    """The next call goes on, repeats no finished rollout, and ends in the same state."""
     root = write_project(tmp_path / "project", server.url)
     rollouts = event_counts(undisturbed)["rollout.finished"]
     before, killed = len(server.requests), 0
@@ -200,7 +183,7 @@ def test_a_folder_write_that_is_killed_is_finished_by_the_next_command(
 
 
 def test_a_reader_beside_a_folder_write_disturbs_nothing(server, processes, tmp_path):
-    """`list` while another command replaces a folder neither breaks the write nor sees half of it."""
+    """`list` while another command replaces a folder does not break the write."""
     root = large_project(tmp_path / "project", server.url)
     assert processes.run("list", cwd=root).code == 0
     second_edition(root)

@@ -503,7 +503,7 @@ def test_two_processes_share_one_chain(tmp_path):
     code = """
     print("ready", flush=True)
     sys.stdin.readline()
-    ledger = SqliteLedger(path)
+    ledger = SqliteLedger(path, patience=60)
     for i in range(40):
         store(ledger, i, size=1)
     ledger.close()
@@ -515,7 +515,7 @@ def test_two_processes_share_one_chain(tmp_path):
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in children:
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
         assert errors == ""
         assert process.returncode == 0
 

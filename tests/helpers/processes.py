@@ -1,6 +1,6 @@
 """`skillforge` commands as processes of their own, forked from one that has imported litellm once.
 
-    with ProcessServer() as processes:
+    with ProcessServer({"OPENAI_API_KEY": "test"}) as processes:
         command = processes.start("evolve", "shout", "--suite", "small", cwd=project)
         command.kill()                       # SIGKILL, as `kill -9` sends it
         done = processes.run("replay", "--json", cwd=project)
@@ -90,19 +90,22 @@ class Command:
 
 
 class ProcessServer:
-    """The process that commands are forked from."""
+    """The process that commands are forked from.
 
-    def __init__(self) -> None:
+    Args:
+        environment: Environment variables of all commands, on top of the present ones.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="skillforge-commands-")
         self._codes: dict[int, int] = {}
         self._started = 0
-        environment = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env=os.environ | environment,
         )
 
     def start(
@@ -181,6 +184,7 @@ def _serve() -> None:
         order = json.loads(line)
         reply = _poll(order["poll"]) if "poll" in order else _fork(order)
         print(json.dumps(reply), flush=True)
+    os._exit(0)
 
 
 def _poll(pid: int) -> int | None:

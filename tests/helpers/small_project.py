@@ -116,7 +116,8 @@ def write_project(
         write_skill(root / "skills", name, description, body)
     (root / "skills").mkdir(parents=True, exist_ok=True)
     write_suite(root / "suites" / "small", task_rows())
-    prices = "" if price is None else f'"{MODEL}" = {{ input_per_million = {price}, output_per_million = {price} }}'
+    per_million = f"input_per_million = {price}, output_per_million = {price}"
+    prices = "" if price is None else f'"{MODEL}" = {{ {per_million} }}'
     (root / "skillforge.toml").write_text(
         f'[model]\nworker = "{MODEL}"\napi_base = "{api_base}"\nparallel = {parallel}\n'
         "[gate]\nmax_tasks = 40\n"
