@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import chdir
 from pathlib import Path
 
 import polars as pl
@@ -221,10 +222,10 @@ def test_opening_a_project_loads_no_model():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_project_is_found_from_below(project, tmp_path, monkeypatch):
+def test_a_project_is_found_from_below(project, tmp_path):
     """Without a folder, the nearest project upwards is opened."""
-    monkeypatch.chdir(tmp_path / "skills" / "loud")
-    found = skillforge.open_project()
+    with chdir(tmp_path / "skills" / "loud"):
+        found = skillforge.open_project()
 
     assert found.root == project.root == tmp_path.resolve()
     assert repr(found) == f"Project({str(tmp_path.resolve())!r})"

@@ -205,9 +205,9 @@ class EmbeddedServer:
         return answer.result(timeout)
 
     def close(self) -> None:
-        """Let go of the server; calls already running finish first."""
+        """Let go of the server; calls running or queued finish first."""
         for thread in self._threads:
-            thread.shutdown(wait=True, cancel_futures=True)
+            thread.shutdown(wait=True)
         del self._server
 
 
@@ -281,7 +281,10 @@ def _start(path: Path, settings: LocalSettings, slots: int) -> Any:
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
     try:
-        return xllamacpp.Server(params)
+        server = xllamacpp.Server(params)
+        # A server deleted before its loop has begun never ends: see it answer once.
+        server.handle_completions({"prompt": "a", "max_tokens": 1, "cache_prompt": False})
+        return server
     except RuntimeError as error:
         raise ConfigError(
             f"local model: llama.cpp cannot load {path} ({error}); "
