@@ -110,8 +110,7 @@ def nightly(suite: str, project: Path | None, as_json: bool, paying: Paying) -> 
         engine = make_engine(session, suite, paying)
         order = jobs.night_order(engine)
         if paying.dry_run:
-            low, high = _evolve_range(engine)
-            return _estimate(engine, order, low * len(order), high * len(order), as_json)
+            return estimate_night(engine, order, as_json)
         data = run_night(engine, order)
     emit(data, as_json, show_night)
     return EXIT_OK
@@ -121,6 +120,12 @@ def run_night(engine: Engine, order: list[str]) -> Report:
     """Run one night and return its report with the spend."""
     report, spend = drive(jobs.run_night(engine, order))
     return {**report.to_json(), "spend": spend}
+
+
+def estimate_night(engine: Engine, order: list[str], as_json: bool) -> int:
+    """Print what one night would cost; nothing is spent."""
+    low, high = _evolve_range(engine)
+    return _estimate(engine, order, low * len(order), high * len(order), as_json)
 
 
 def show_night(data: Mapping[str, Any]) -> None:

@@ -272,7 +272,11 @@ def _proposed(work: _Work, event: Event) -> None:
 def _closed(work: _Work, event: Event) -> None:
     data = event.data
     work.decisions[data["candidate"]] = data
-    work.set_outcome(data["skill"], data.get("version", ""), Status.REJECTED)
+    lost = data["decision"] == "refused" or (data.get("rollback_reward") or 0) < 0
+    # Whoever only lacked budget, luck or a working model may be tried again.
+    work.set_outcome(
+        data["skill"], data.get("version", ""), Status.REJECTED if lost else Status.CANDIDATE
+    )
 
 
 def _registered(work: _Work, event: Event) -> None:

@@ -7,6 +7,7 @@ alone, so that `replay` can recompute every one of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import GateResult, Registration, decide
@@ -61,14 +62,28 @@ async def confirm(
 
 
 def read_result(ledger: Ledger, run: str, registration: Registration) -> GateResult:
-    """Recompute a decision from the rollouts in the ledger."""
+    """Recompute a decision from the rollouts in the ledger.
+
+    Once a decision has been written down, it stands on the tasks that it used, also if a later
+    rerun under a larger budget adds rollouts.
+    """
     rollouts = [read_rollout(event) for event in ledger.events(run=run, kinds=ROLLOUTS)]
-    return decide(
-        registered_outcomes(rollouts, registration),
+    used = _used(ledger, run, registration)
+    result = decide(
+        registered_outcomes(rollouts, registration)[:used],
         registration.rules,
         registration.basis,
         enough=registration.enough,
     )
+    return result if used is None else replace(result, final=True)
+
+
+def _used(ledger: Ledger, run: str, registration: Registration) -> int | None:
+    """Return how many tasks a written decision used, or None if there is none yet."""
+    for event in ledger.events(run=run, kinds=("gate.decided",)):
+        if event.data["candidate"] == registration.candidate:
+            return int(event.data["used"])
+    return None
 
 
 def register(bench: Bench, registrations: Sequence[Registration]) -> None:
@@ -88,8 +103,7 @@ def registered(bench: Bench, skill: str) -> dict[str, Registration]:
 
 def _record(bench: Bench, registration: Registration, result: GateResult) -> None:
     """Write a decision down once."""
-    events = bench.ledger.events(run=bench.run, kinds=("gate.decided",))
-    if any(event.data["candidate"] == registration.candidate for event in events):
+    if _used(bench.ledger, bench.run, registration) is not None:
         return
     data = {
         "candidate": registration.candidate,

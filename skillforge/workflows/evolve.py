@@ -104,6 +104,7 @@ class Evolver:
             for candidate in report.candidates:
                 if candidate.open:
                     candidate.close(Decision.INSUFFICIENT_EVIDENCE, str(spent))
+                    self._journal.closed(base, candidate)
         report.adopted = self._adopt(base, report.candidates)
         return report
 

@@ -64,7 +64,7 @@ class Journal:
             },
         )
         if not candidate.open:
-            self._closed(base, candidate)
+            self.closed(base, candidate)
 
     def screened(self, base: Package, candidate: Candidate) -> None:
         """Write down what the screen said, also of a candidate that goes on to the gate."""
@@ -80,9 +80,10 @@ class Journal:
             },
         )
         if not candidate.open:
-            self._closed(base, candidate)
+            self.closed(base, candidate)
 
-    def _closed(self, base: Package, candidate: Candidate) -> None:
+    def closed(self, base: Package, candidate: Candidate) -> None:
+        """Write down how a candidate ended before the gate."""
         if candidate.decision is None or self._knows("candidate.closed", candidate):
             return
         package = candidate.package

@@ -136,7 +136,7 @@ class Meter:
         if cap is not None and would_be > cap:
             raise BudgetSpent(
                 f"the budget of {cap:,.10g} {what} is spent; what was measured is kept: raise "
-                f"--max-{what} and run the same command again to go on"
+                f"--max-{what} and run the same command again"
             )
 
     def _check_minutes(self) -> None:

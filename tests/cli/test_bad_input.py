@@ -1,4 +1,4 @@
-"""Bad input and a bad day: one line that says what to do, the right exit code, nothing half done."""
+"""Bad input and bad days: one line that says what to do, an exit code, nothing half done."""
 
 import json
 import os
@@ -119,7 +119,7 @@ def test_a_wrong_key_or_model_ends_the_run_at_once(processes, tmp_path, answer, 
 
 
 def test_an_endpoint_that_fails_is_no_zero_and_a_rerun_goes_on(processes, tmp_path):
-    """Unreachable and always-500 endpoints: exit code 5, nothing scored; once mended, it goes on."""
+    """Unreachable and always-500 endpoints are exit code 5; once mended, the run goes on."""
     with LoopbackServer([status(500, "the disk is on fire")]) as broken, socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # taken and not listening: every connection is refused
         closed = f"http://127.0.0.1:{held.getsockname()[1]}/v1"
@@ -222,7 +222,7 @@ def test_an_unknown_suite_suggests_near_names(processes, root):
 
 @pytest.mark.parametrize("command", ["eval", "evolve", "audit units"])
 def test_a_name_that_is_not_served_says_what_to_do(processes, root, command):
-    """An unknown skill suggests near names, a retired one its restoring, whatever is asked of it."""
+    """An unknown skill suggests near names, a retired one how to restore it."""
     call = (*command.split(), "--suite", "small")
     refused(processes.run(*call, "shuot", cwd=root), 1, "'shuot'", "did you mean shout")
     assert processes.run("retire", "shout", cwd=root).code == 0
@@ -496,6 +496,17 @@ def test_a_dry_run_spends_nothing(server, processes, root):
         assert done.json["dry_run"] is True
     assert len(server.requests) == asked
     assert set(event_counts(root)) == {"skill.imported"}
+
+
+def test_a_dry_demo_spends_nothing(server, processes, tmp_path):
+    """--dry-run of the demo lays its folder out and prints ranges, with the price it found."""
+    asked = len(server.requests)
+    model = ("--model", "openai/gpt-4o-mini", "--api-base", server.url)
+    done = processes.run("demo", "--dry-run", "--json", *model, cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert done.json["dry_run"] is True
+    assert 0 < done.json["usd"][0] < done.json["usd"][1]
+    assert len(server.requests) == asked
 
 
 # --- usage and consoles ---

@@ -324,23 +324,16 @@ def test_eval_of_too_few_tasks_is_inconclusive(processes, root):
 
 
 @pytest.mark.parametrize(
-    ("says", "code", "decisions"),
-    [
-        (lambda body: small_project.answer(body), 0, {"probation"}),
-        (
-            lambda body: ok(body["messages"][-1]["content"].rpartition(" ")[2].upper()),
-            0,
-            {"no_change"},
-        ),
-        (lambda body: ok("never right"), 4, {"rejected_futile"}),
-    ],
-    ids=["adopted", "nothing-to-do", "futile"],
+    ("says", "code", "decision"),
+    [(small_project.answer, 0, "probation"), (lambda _: ok("never right"), 4, "rejected_futile")],
+    ids=["adopted", "futile"],
 )
-def test_evolve_reports_every_candidate(processes, tmp_path, says, code, decisions):
-    """Adopted, nothing to do, or rejected: the exit code follows from the decisions."""
+def test_evolve_reports_every_candidate(processes, tmp_path, says, code, decision):
+    """Adopted or rejected: the exit code follows from the decisions."""
     with LoopbackServer(says) as model:
         root = write_project(tmp_path / "project", model.url)
-        done = processes.run("evolve", "mumble", "--suite", "small", "--json", cwd=root)
+        env = {"SKILLFORGE_GATE_MIN_EFFECT": "0.2"}
+        done = processes.run("evolve", "mumble", "--suite", "small", "--json", cwd=root, env=env)
     found = result(done, code, *EVOLVE_KEYS)
     assert found["candidates"]
     for candidate in found["candidates"]:
@@ -348,8 +341,8 @@ def test_evolve_reports_every_candidate(processes, tmp_path, says, code, decisio
         assert {"op", "unit", "summary"} <= set(candidate["edits"][0])
         assert candidate["confirm"] is None or set(candidate["confirm"]) >= PAIRS | {"e_harm"}
         assert candidate["reasons"]
-    assert decisions <= {c["decision"] for c in found["candidates"]}
-    assert (found["adopted"] is not None) == ("probation" in decisions)
+    assert decision in {c["decision"] for c in found["candidates"]}
+    assert (found["adopted"] is not None) == (decision == "probation")
     assert set(found["spend"]) >= SPEND
 
 
@@ -395,7 +388,7 @@ def test_the_night_and_what_needs_meaning(server, tmp_path, monkeypatch, capfd):
     assert night["skills"][0]["adopted"]
     assert {"skill", "units"} <= set(night["audits"][0])
     assert set(night["spend"]) >= SPEND
-    assert [p["skill"] for p in night["promoted"]] == ["mumble"]
+    assert night["skills"][0]["adopted"] in {p["version"] for p in night["promoted"]}
     assert set(night["unmeasured"]) == set(SKILLS) - {"mumble"}
 
     shown = call("nightly", "--suite", "small", "--max-rollouts", "0")
