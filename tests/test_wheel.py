@@ -17,7 +17,6 @@ from helpers.loopback import LoopbackServer
 from skillforge import __version__
 
 CHECKOUT = Path(__file__).parents[1]
-PRICE = f'\n[prices."{small_project.MODEL}"]\ninput_per_million = 0\noutput_per_million = 0\n'
 
 
 @pytest.fixture(scope="module")
@@ -96,21 +95,16 @@ def test_the_shipped_skills_are_valid(outside, installed):
 
 
 def test_the_demo_runs_from_the_wheel(outside, tmp_path):
-    """The demo asks for an unknown price; once it is stated, it goes on to packs that verify."""
+    """With a model whose price is listed, the demo runs within its caps to packs that verify."""
     with LoopbackServer(small_project.answer) as server:
-        demo = ("demo", "--json", "--model", small_project.MODEL, "--api-base", server.url)
-        call = (*demo, "--dir", "demo", "--max-rollouts", "20")
-        unpriced = outside("skillforge", *call)
-        assert unpriced.returncode == 1
-        assert "price is unknown" in unpriced.stderr
-        assert server.requests == []
-        with (tmp_path / "demo" / "skillforge.toml").open("a") as file:
-            file.write(PRICE)
+        model = ("--model", "openai/gpt-4o-mini", "--api-base", server.url)
+        call = ("demo", "--json", *model, "--dir", "demo", "--max-rollouts", "20", "--max-usd", "1")
         done = outside("skillforge", *call)
         assert done.returncode == 0, done.stderr
         assert len(server.requests) == 20
     night = json.loads(done.stdout)
     assert night["spend"]["rollouts"] == 20
+    assert 0 < night["spend"]["usd"] < 1
     assert "20 rollouts" in night["stopped_by"]
     for pack in night["packs"]:
         where = str(tmp_path / pack["path"])

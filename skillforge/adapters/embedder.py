@@ -161,6 +161,7 @@ def _quiet_imports() -> tuple[Any, Any]:
     """Import sentence-transformers and torch without progress bars, log lines and warnings."""
     # Threads that spin while they wait lose several times over once the cores are shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

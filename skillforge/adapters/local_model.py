@@ -5,16 +5,16 @@ It needs no network and no key, and it is reached like any other model, through 
 
 Why it is built this way:
 
-- One server per process and GGUF file. Servers share the cores badly, so a second one in the same
-  process is never started; `register` with other settings replaces it. A second *process* with a
-  server of its own still costs much more than half of the speed.
+- One server per process and GGUF file; `register` with other settings replaces it. Servers compete
+  for the cores, so run one process, and let it make its calls at the same time.
 - A slot is one KV cache. Requests of equal affinity are pinned to one slot, so that interleaved
   arms each keep their own prompt prefix instead of overwriting each other's. With more arms than
   slots, prefixes wait in main memory and are copied back, which is far cheaper than computing.
 - Calls block, so each slot has a thread of its own and the event loop never waits. The timeout of
   a request starts when its slot takes it up: time spent queueing is not the task's fault.
-- OpenMP threads sleep instead of spinning while they wait. Spinning wins a little on an idle
-  machine and loses several times over as soon as anything else runs.
+- OpenMP threads sleep instead of spinning while they wait: on two cores shared with other work,
+  spinning made a rollout four to six times as dear. This holds only if llama.cpp or torch is
+  loaded through this package, since libgomp reads the setting when it is loaded.
 - Neither batches nor cached prefixes give bit-equal logits. ``deterministic=True`` trades speed
   for repeatability: one call at a time, each on a cold cache.
 """

@@ -155,11 +155,15 @@ def make_engine(session: Session, suite: str, paying: Paying) -> Engine:
         minutes=first(paying.max_minutes, budget.minutes),
     )
     meter = Meter(caps=caps, clock=WallClock())
-    model = MeteredModel(model=session.model(paying.model, paying.api_base), meter=meter)
+    model = MeteredModel(
+        model=session.model(paying.model, paying.api_base, meter.recheck), meter=meter
+    )
     proposer_name = paying.model or settings.model.proposer
     proposer = model
     if proposer_name not in (None, model.name):
-        proposer = MeteredModel(model=session.model(proposer_name, paying.api_base), meter=meter)
+        proposer = MeteredModel(
+            model=session.model(proposer_name, paying.api_base, meter.recheck), meter=meter
+        )
     return Engine(
         session=session,
         suite=loaded,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,6 +21,7 @@ from skillforge.workflows.curate import Curator
 if TYPE_CHECKING:
     from filelock import FileLock
 
+    from skillforge.core.chat import ChatRequest
     from skillforge.core.package import Package
     from skillforge.core.task import Suite
     from skillforge.ports import ChatModel, Embedder
@@ -58,9 +59,17 @@ class Session:
         mine = [self.project.root / path for path in self.project.settings.suites.paths]
         return (*[path for path in mine if path.is_dir()], shipped_suites())
 
-    def model(self, name: str | None, api_base: str | None) -> ChatModel:
-        """Return the model of that name, the project's worker by default."""
-        return make_model(self.project, name, api_base)
+    def model(
+        self, name: str | None, api_base: str | None, preflight: Callable[[ChatRequest], None]
+    ) -> ChatModel:
+        """Return the model of that name, the project's worker by default.
+
+        Args:
+            name: A litellm name or ``local/…``.
+            api_base: Address of an OpenAI-compatible endpoint.
+            preflight: Asked before every attempt, retries included.
+        """
+        return make_model(self.project, name, api_base, preflight)
 
     def retriever(self, packages: Mapping[str, Package] | None = None) -> Retriever:
         """Embed and index some packages, the served library by default.
@@ -84,7 +93,12 @@ class Session:
         return built
 
 
-def make_model(project: Project, name: str | None, api_base: str | None) -> ChatModel:
+def make_model(
+    project: Project,
+    name: str | None,
+    api_base: str | None,
+    preflight: Callable[[ChatRequest], None] | None = None,
+) -> ChatModel:
     """Return a chat model behind litellm; the embedded one is registered with it first."""
     from skillforge.adapters.models import LitellmModel
 
@@ -107,6 +121,7 @@ def make_model(project: Project, name: str | None, api_base: str | None) -> Chat
         api_base=api_base or settings.model.api_base,
         prices=settings.prices.get(chosen),
         identity=identity,
+        preflight=preflight,
     )
 
 

@@ -112,6 +112,17 @@ class Meter:
                 self.spend.usd += reply.cost_usd
                 self.spend.tokens += reply.prompt_tokens + reply.completion_tokens
 
+    def recheck(self, request: ChatRequest) -> None:
+        """Check the caps again before a call is retried; its reservation is held already.
+
+        Raises:
+            BudgetSpent: The minutes are over, or a cap has been reached meanwhile.
+        """
+        del request
+        self._check("usd", self.caps.usd, self.spend.usd + self._reserved_usd)
+        self._check("tokens", self.caps.tokens, self.spend.tokens + self._reserved_tokens)
+        self._check_minutes()
+
     def _enter(self) -> None:
         if self._in_flight == 0:
             self._busy_since = self.clock.now()

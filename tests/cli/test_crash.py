@@ -16,7 +16,7 @@ from skillforge.adapters.ledger import SqliteLedger
 from skillforge.core.library import FOLDED, fold
 from skillforge.core.package import unpack
 
-PARALLEL = 4
+PARALLEL, WAVE = 4, 8
 EVOLVE = ("evolve", "mumble", "--suite", "small", "--json")
 STEPS = (
     "skill.imported",
@@ -45,13 +45,13 @@ def undisturbed(server, processes, tmp_path_factory) -> Path:
 def moments(root: Path) -> list[tuple[str, int, float]]:
     """Return when to kill, in the order in which a whole run meets the moments.
 
-    Each is kind and number of the event to wait for, and seconds to wait after it: twelve random
+    Each is kind and number of the event to wait for, and seconds to wait after it: nine random
     rollouts, and the first event of each step.
     """
     rng = random.Random(20240601)
     kinds = small_project.event_kinds(root)
     rollouts = [at for at, kind in enumerate(kinds) if kind == "rollout.finished"]
-    at = rng.sample(range(1, len(rollouts)), 12)
+    at = rng.sample(range(1, len(rollouts)), 9)
     found = [(rollouts[n - 1], "rollout.finished", n, rng.uniform(0, 0.03)) for n in at]
     found += [(kinds.index(kind), kind, 1, rng.uniform(0, 0.003)) for kind in STEPS]
     return [(kind, number, delay) for _, kind, number, delay in sorted(found)]
@@ -90,7 +90,6 @@ def test_evolve_killed_again_and_again_ends_as_if_undisturbed(
 ):
     """The next call goes on, repeats no finished rollout, and ends in the same state."""
     root = write_project(tmp_path / "project", server.url)
-    rollouts = event_counts(undisturbed)["rollout.finished"]
     before, killed = len(server.requests), 0
     for kind, number, delay in moments(undisturbed):
         command = processes.start(*EVOLVE, cwd=root)
@@ -102,12 +101,15 @@ def test_evolve_killed_again_and_again_ends_as_if_undisturbed(
     else:
         assert processes.run(*EVOLVE, cwd=root).code == 0
 
-    assert killed >= 12
+    assert killed >= 10
     finished = {data["key"] for data in events(root, "rollout.finished")}
-    assert finished == {data["key"] for data in events(undisturbed, "rollout.finished")}
-    asked_in_vain = len(server.requests) - before - rollouts
+    whole = {data["key"] for data in events(undisturbed, "rollout.finished")}
+    assert finished <= whole
+    assert len(whole - finished) < WAVE  # what was in flight when a verdict fell counts for nothing
+    asked_in_vain = len(server.requests) - before - len(finished)
     assert asked_in_vain <= killed * PARALLEL + 2
-    assert event_counts(root) == event_counts(undisturbed)
+    for kind, count in event_counts(undisturbed).items():
+        assert kind == "rollout.finished" or event_counts(root)[kind] == count
     assert state(processes, root) == state(processes, undisturbed)
 
 
