@@ -290,8 +290,9 @@ def _decided(work: _Work, event: Event) -> None:
     lineage, registered = work.reserved.pop(data["candidate"], (data["lineage"], frozenset[str]()))
     used = registered - frozenset(data["unused"])
     work.spent[lineage] = work.spent.get(lineage, frozenset[str]()) | used
+    # Probation means served: the version gets there when it is adopted.
     status = {
-        "probation": Status.PROBATION,
+        "probation": Status.CANDIDATE,
         "insufficient_evidence": Status.CANDIDATE,
         "rolled_back": Status.ROLLED_BACK,
     }.get(data["decision"], Status.REJECTED)

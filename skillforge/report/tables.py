@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from skillforge.report.numbers import e_value, interval, money, signed
+
+PIPE_WIDTH = 150
+"""Columns of a table that is not written to a terminal."""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
@@ -18,7 +22,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | No
         grid.add_column(column, overflow="fold")
     for row in rows:
         grid.add_row(*row)
-    Console(soft_wrap=False, highlight=False, markup=False).print(grid)
+    # A pipe has no width of its own; a table folded at 80 columns cannot be read.
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    Console(width=width, highlight=False, markup=False).print(grid)
 
 
 def paired_table(reports: Sequence[Mapping[str, Any]]) -> None:

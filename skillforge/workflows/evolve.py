@@ -261,7 +261,10 @@ class Evolver:
         return sum(r.cost_usd for r in rollouts if (r.purpose, r.subject) == (purpose, version))
 
     def _adopt(self, base: Package, candidates: Sequence[Candidate]) -> str | None:
-        """Adopt the best-proven candidate; the others were measured on a base that is now gone."""
+        """Adopt the proven candidate of the largest lift; the others' base is then gone.
+
+        E-values of different claims do not compare, and overshoot would decide between them.
+        """
         winners = [
             c
             for c in candidates
@@ -269,7 +272,7 @@ class Evolver:
         ]
         if not winners:
             return None
-        winners.sort(key=lambda c: c.result.evidence.e_value if c.result else 0.0, reverse=True)
+        winners.sort(key=_lift, reverse=True)
         best = winners[0]
         assert best.package is not None
         for other in winners[1:]:
@@ -297,6 +300,11 @@ class Evolver:
 
 def _is_held_out(task: Task) -> bool:
     return task.split in (Split.CONFIRM, Split.SEALED)
+
+
+def _lift(candidate: Candidate) -> float:
+    lift = candidate.result.evidence.lift if candidate.result else None
+    return -1.0 if lift is None else lift
 
 
 def _lineage(base: Package, candidate: Candidate) -> str:

@@ -63,7 +63,8 @@ class PlantedWorker:
         chance += self.examples * ("Assistant:" in shown)
         draw = int(json_digest([seed, task.id])[:8], 16) / 0xFFFFFFFF
         good = draw < chance
-        return Attempt(output=task.expected or "" if good else "wrong", prompt_tokens=len(shown) // 4)
+        answer = task.expected or "" if good else "wrong"
+        return Attempt(output=answer, prompt_tokens=len(shown) // 4)
 
 
 class TickingClock:

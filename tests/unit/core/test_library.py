@@ -109,14 +109,15 @@ def test_a_retired_folder_put_back_by_hand_is_no_parent_of_itself():
 
 
 def test_the_life_of_an_edit():
-    """Candidate → probation → served on probation → promoted, with its parent superseded."""
+    """Candidate → proven → served on probation → promoted, with its parent superseded."""
     events = [imported("v1"), proposed("c", "v2")]
     assert state_of(*events).versions["ask", "v2"].status is Status.CANDIDATE
     events.append(decided("c", "v2", "probation"))
-    assert state_of(*events).versions["ask", "v2"].status is Status.PROBATION
+    assert state_of(*events).versions["ask", "v2"].status is Status.CANDIDATE
     assert state_of(*events).skills["ask"].current == "v1"
     events.append(adopted("c", "v2"))
     on_probation = state_of(*events)
+    assert on_probation.versions["ask", "v2"].status is Status.PROBATION
     assert on_probation.skills["ask"].evidence == "probation"
     assert not on_probation.skills["ask"].written
     assert on_probation.versions["ask", "v1"].status is Status.SUPERSEDED

@@ -163,7 +163,7 @@ def test_an_unknown_skill_gets_a_suggestion(tmp_path):
 
 
 def test_a_hand_edit_during_the_run_is_never_overwritten(tmp_path):
-    """If the folder changed meanwhile, the edit becomes a version and nothing is adopted over it."""
+    """If the folder changed meanwhile, the edit becomes a version; nothing is adopted over it."""
     world = make_world(tmp_path, [skill("ask", BODY)])
     run = evolver(world, PlantedWorker(base=0.1, examples=0.8))
     edited = skill("ask", BODY + "\nMine.\n")

@@ -114,3 +114,19 @@ def test_the_same_night_again_changes_nothing(tmp_path):
     assert world.curator.state.digest == digest
     assert second["promoted"] == first["promoted"]
     assert second["skills"] == first["skills"]
+
+
+def test_what_is_proven_but_not_adopted_is_not_promoted(tmp_path):
+    """Of two proven edits of one skill only the served one can be promoted; both count."""
+    body = GOOD + "\n## Old way\n\neffect: old -0.3\n"
+    world = make_world(tmp_path, [skill("alpha", body), skill("beta", FINE)])
+    worker = PlantedWorker(base=0.45, examples=0.5)
+    report = asyncio.run(nightly(world, worker, max_tasks=120).run(["alpha"])).to_json()
+
+    proven = [c for s in report["skills"] for c in s["candidates"] if c["decision"] == "probation"]
+    assert len(proven) == 2
+    (promoted,) = report["promoted"]
+    assert promoted["version"] == report["skills"][0]["adopted"]
+    (closed,) = world.ledger.events(kinds=("cohort.closed",))
+    assert {c["id"] for c in proven} <= {m["candidate"] for m in closed.data["members"]}
+    assert replay(world.ledger).problems == ()
