@@ -16,7 +16,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from helpers.loopback import LoopbackServer, ok
+from support.loopback import LoopbackServer, ok
 
 import skillforge
 from skillforge.cli.engine import drive

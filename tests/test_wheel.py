@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers import small_project
-from helpers.loopback import LoopbackServer
+from support import small_project
+from support.loopback import LoopbackServer
 
 from skillforge import __version__
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from helpers import small_project
-from helpers.loopback import LoopbackServer
-from helpers.processes import ProcessServer
+from support import small_project
+from support.loopback import LoopbackServer
+from support.processes import ProcessServer
 
 
 @pytest.fixture(scope="session")

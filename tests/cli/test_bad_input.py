@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from helpers import small_project
-from helpers.loopback import LoopbackServer, ok, slow, status
-from helpers.processes import Done
-from helpers.small_project import (
+from support import small_project
+from support.loopback import LoopbackServer, ok, slow, status
+from support.processes import Done
+from support.small_project import (
     MODEL,
     event_counts,
     events,

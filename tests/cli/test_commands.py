@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 import pytest
-from helpers import small_project
-from helpers.loopback import LoopbackServer, ok
-from helpers.processes import Done
-from helpers.small_project import (
+from support import small_project
+from support.loopback import LoopbackServer, ok
+from support.processes import Done
+from support.small_project import (
     MODEL,
     SKILLS,
     event_counts,

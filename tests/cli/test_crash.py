@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import small_project
-from helpers.processes import ProcessServer
-from helpers.small_project import event_counts, events, folder_bytes, write_project
+from support import small_project
+from support.processes import ProcessServer
+from support.small_project import event_counts, events, folder_bytes, write_project
 
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.core.library import FOLDED, fold

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from helpers.loopback import Answer, LoopbackServer, context_overflow, ok, slow, status
+from support.loopback import Answer, LoopbackServer, context_overflow, ok, slow, status
 
 from skillforge.adapters import local_model
 from skillforge.adapters.models import LitellmModel

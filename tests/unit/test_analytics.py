@@ -2,8 +2,8 @@
 
 import polars as pl
 import pytest
-from helpers.evolved import evolved_world
-from helpers.world import PlantedWorker, make_world, skill
+from support.evolved import evolved_world
+from support.world import PlantedWorker, make_world, skill
 
 from skillforge import analytics
 from skillforge.core.events import NewEvent

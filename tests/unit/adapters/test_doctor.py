@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from helpers.loopback import LoopbackServer, status
+from support.loopback import LoopbackServer, status
 
 from skillforge.adapters import local_model
 from skillforge.adapters.doctor import PACKAGES, Check, checks

@@ -9,8 +9,8 @@ from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
-from helpers import loopback
-from helpers.loopback import LoopbackServer, ok, rate_limited, status
+from support import loopback
+from support.loopback import LoopbackServer, ok, rate_limited, status
 
 from skillforge.adapters.models import LitellmModel
 from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Message

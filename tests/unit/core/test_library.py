@@ -1,7 +1,7 @@
 """The library's state: what each event makes of it, and how names are resolved."""
 
 import pytest
-from helpers.world import make_world, skill
+from support.world import make_world, skill
 
 from skillforge.core.events import GENESIS, NewEvent, link
 from skillforge.core.library import FOLDED, LibraryState, Status, fold, suggest

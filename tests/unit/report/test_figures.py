@@ -4,7 +4,7 @@ import io
 
 import polars as pl
 import pytest
-from helpers.evolved import evolved_world
+from support.evolved import evolved_world
 
 from skillforge import analytics
 from skillforge.report.figures import (

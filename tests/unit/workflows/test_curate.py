@@ -1,7 +1,7 @@
 """The life of skills: ledger and folder stay in step, and nothing the user wrote is lost."""
 
 import pytest
-from helpers.world import make_world, skill
+from support.world import make_world, skill
 
 from skillforge.core.events import NewEvent
 from skillforge.errors import SkillError

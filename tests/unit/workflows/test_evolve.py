@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from helpers.world import PlantedWorker, make_world, skill, suite
+from support.world import PlantedWorker, make_world, skill, suite
 
 from skillforge.core.gate import Decision, GateRules
 from skillforge.core.task import Split

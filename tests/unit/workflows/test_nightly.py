@@ -2,7 +2,7 @@
 
 import asyncio
 
-from helpers.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, skill, suite
+from support.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, skill, suite
 
 from skillforge.core.gate import GateRules
 from skillforge.workflows.evolve import Evolver, EvolveSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from helpers.world import PlantedWorker, World, make_world, skill, suite
+from support.world import PlantedWorker, World, make_world, skill, suite
 
 from skillforge.core.gate import GateRules
 from skillforge.workflows.candidates import SkillReport

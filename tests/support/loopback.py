@@ -1,6 +1,6 @@
 """A small real HTTP server on loopback that speaks the OpenAI chat protocol, for tests.
 
-    from helpers.loopback import Answer, LoopbackServer, ok, rate_limited, status
+    from support.loopback import Answer, LoopbackServer, ok, rate_limited, status
 
     with LoopbackServer() as server:                      # every request: echoes the last message
         server.url                                        # "http://127.0.0.1:PORT/v1"

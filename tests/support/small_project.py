@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from helpers.loopback import Answer, ok
+from support.loopback import Answer, ok
 
 from skillforge.core.digest import json_digest
 
