@@ -49,60 +49,64 @@ class Journal:
         if self._knows("candidate.proposed", candidate):
             return
         edit, package = candidate.proposal.edit, candidate.package
-        self._record(
-            "candidate.proposed",
-            {
-                "candidate": candidate.id,
-                "skill": base.name,
-                "base": base.version,
-                "proposer": candidate.proposal.proposer,
-                "op": edit.op,
-                "unit": edit.unit,
-                "summary": edit.summary,
-                "version": "" if package is None else package.version,
-                "blob": "" if package is None else self.ledger.put_blob(pack(package)),
-            },
-        )
-        if not candidate.open:
-            self.closed(base, candidate)
+        data = {
+            "candidate": candidate.id,
+            "skill": base.name,
+            "base": base.version,
+            "proposer": candidate.proposal.proposer,
+            "op": edit.op,
+            "unit": edit.unit,
+            "summary": edit.summary,
+            "version": "" if package is None else package.version,
+            "blob": "" if package is None else self.ledger.put_blob(pack(package)),
+        }
+        self._append(self._event("candidate.proposed", data), *self._end(base, candidate))
 
     def screened(self, base: Package, candidate: Candidate) -> None:
         """Write down what the screen said, also of a candidate that goes on to the gate."""
         if self._knows("candidate.screened", candidate):
             return
-        self._record(
-            "candidate.screened",
-            {
-                "candidate": candidate.id,
-                "skill": base.name,
-                "rollback_reward": candidate.rollback_reward,
-                "screen": candidate.screen,
-            },
-        )
-        if not candidate.open:
-            self.closed(base, candidate)
+        data = {
+            "candidate": candidate.id,
+            "skill": base.name,
+            "rollback_reward": candidate.rollback_reward,
+            "screen": candidate.screen,
+        }
+        self._append(self._event("candidate.screened", data), *self._end(base, candidate))
 
     def closed(self, base: Package, candidate: Candidate) -> None:
         """Write down how a candidate ended before the gate."""
-        if candidate.decision is None or self._knows("candidate.closed", candidate):
-            return
+        if not self._knows("candidate.closed", candidate):
+            self._append(*self._end(base, candidate))
+
+    def _end(self, base: Package, candidate: Candidate) -> list[NewEvent]:
+        """Return the event of a candidate's end, if it has come to one.
+
+        It is stored together with what brought the end about: a crash must not part the two.
+        """
+        if candidate.decision is None:
+            return []
         package = candidate.package
-        self._record(
-            "candidate.closed",
-            {
-                "candidate": candidate.id,
-                "skill": base.name,
-                "version": "" if package is None else package.version,
-                "decision": candidate.decision.value,
-                "reasons": list(candidate.reasons),
-                "rollback_reward": candidate.rollback_reward,
-                "screen": candidate.screen,
-            },
-        )
+        data = {
+            "candidate": candidate.id,
+            "skill": base.name,
+            "version": "" if package is None else package.version,
+            "decision": candidate.decision.value,
+            "reasons": list(candidate.reasons),
+            "rollback_reward": candidate.rollback_reward,
+            "screen": candidate.screen,
+        }
+        return [self._event("candidate.closed", data)]
 
     def _knows(self, kind: str, candidate: Candidate) -> bool:
         events = self.ledger.events(run=self.run, kinds=(kind,))
         return any(event.data["candidate"] == candidate.id for event in events)
 
+    def _event(self, kind: str, data: Mapping[str, Any]) -> NewEvent:
+        return NewEvent(kind=kind, data=data, run=self.run)
+
+    def _append(self, *events: NewEvent) -> None:
+        self.ledger.append(events)
+
     def _record(self, kind: str, data: Mapping[str, Any]) -> None:
-        self.ledger.append([NewEvent(kind=kind, data=data, run=self.run)])
+        self._append(self._event(kind, data))
