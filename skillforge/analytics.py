@@ -82,18 +82,7 @@ def skills_frame(state: LibraryState, *, every: bool = False) -> pl.DataFrame:
         state: The library.
         every: Retired skills too.
     """
-    rows = [
-        {
-            "skill": name,
-            "version": record.current,
-            "status": state.versions[name, record.current].status.value,
-            "evidence": record.evidence,
-            "served": record.served,
-        }
-        for name, record in sorted(state.skills.items())
-        if every or record.served
-    ]
-    return _frame(rows, _SKILLS)
+    return _frame(state.listing(every=every), _SKILLS)
 
 
 def history_frame(ledger: Ledger, skill: str) -> pl.DataFrame:

@@ -101,18 +101,7 @@ def import_(source: Path, project: Path | None, as_json: bool, dry_run: bool) ->
 def list_(project: Path | None, as_json: bool, every: bool) -> int:
     """List the skills of the library with status and evidence."""
     with open_session(project) as session:
-        state = session.curator.state
-        rows: list[dict[str, Any]] = [
-            {
-                "skill": name,
-                "version": record.current,
-                "status": state.versions[name, record.current].status.value,
-                "evidence": record.evidence,
-                "served": record.served,
-            }
-            for name, record in sorted(state.skills.items())
-            if every or record.served
-        ]
+        rows = session.curator.state.listing(every=every)
 
     def show(data: Mapping[str, Any]) -> None:
         table(

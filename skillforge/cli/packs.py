@@ -12,8 +12,6 @@ from skillforge.cli.options import EXIT_NEGATIVE, EXIT_OK, emit, json_option, pr
 from skillforge.cli.session import Session, open_session
 from skillforge.core.packs import HARNESS_FOLDERS
 
-VETTED = ("promoted", "unmeasured")
-
 
 @click.command("export")
 @click.option(

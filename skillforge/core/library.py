@@ -102,6 +102,20 @@ class LibraryState:
             raise SkillError(f"no skill named {name!r} in the library; {hint}")
         return found
 
+    def listing(self, *, every: bool = False) -> list[dict[str, Any]]:
+        """Return one row per served skill, sorted by name; retired ones too if ``every``."""
+        return [
+            {
+                "skill": name,
+                "version": record.current,
+                "status": self.versions[name, record.current].status.value,
+                "evidence": record.evidence,
+                "served": record.served,
+            }
+            for name, record in sorted(self.skills.items())
+            if every or record.served
+        ]
+
     @property
     def digest(self) -> str:
         """SHA-256 of the state; equal ledgers give equal digests."""
