@@ -1,5 +1,6 @@
 """`kill -9` at any moment, then the same command again: nothing is lost, repeated or half done."""
 
+import os
 import random
 import signal
 import time
@@ -132,7 +133,8 @@ def second_edition(root: Path) -> None:
 def swap(root: Path, ending: str, files: int) -> Callable[[], bool]:
     """Return a moment: a folder that a write works in is there and holds some files."""
     folder = root / "skills" / f".idle.skillforge-{ending}"
-    return lambda: folder.is_dir() and sum(p.is_file() for p in folder.rglob("*")) >= files
+    # os.walk passes over a folder that vanishes while it looks; Path.rglob raises.
+    return lambda: folder.is_dir() and sum(len(names) for *_, names in os.walk(folder)) >= files
 
 
 def recorded(root: Path) -> dict[str, bytes]:
