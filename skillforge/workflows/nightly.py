@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import CohortMember, Decision, promote
 from skillforge.core.package import Package
-from skillforge.core.task import Suite
+from skillforge.core.task import Split, Suite
 from skillforge.errors import BudgetSpent, SkillError
 from skillforge.ports import Ledger
 from skillforge.workflows.audit import Exposure, LibraryAudit, audit_skill, exposures
 from skillforge.workflows.candidates import SkillReport
+from skillforge.workflows.composition import Composer, CompositionReport, planned
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.evolve import Evolver
 from skillforge.workflows.retrieve import Retriever
@@ -35,6 +36,8 @@ class NightReport:
     run_id: str
     stopped_by: str = "done"
     skills: list[SkillReport] = field(default_factory=list)
+    composition: CompositionReport | None = None
+    """What the adopted edits do together; None where there were fewer than two."""
     library_audits: list[LibraryAudit] = field(default_factory=list)
     promoted: list[Report] = field(default_factory=list)
     retired: list[Report] = field(default_factory=list)
@@ -56,6 +59,7 @@ class NightReport:
             "stopped_by": self.stopped_by,
             "skills": [report.to_json() for report in self.skills],
             "audits": [report.audit_json() for report in self.skills],
+            "composition": None if self.composition is None else self.composition.to_json(),
             "library_audits": [audit.to_json() for audit in self.library_audits],
             "promoted": self.promoted,
             "rejected": rejected,
@@ -95,6 +99,7 @@ class Nightly:
                 report.skills.append(done)
                 if done.stopped_by:
                     raise BudgetSpent(done.stopped_by)
+            await self._check_composition(report)
             await self._audit_library(report)
         except BudgetSpent as spent:
             report.stopped_by = str(spent)
@@ -105,6 +110,40 @@ class Nightly:
         report.unmeasured = [name for name in curator.state.served if name not in measured]
         report.library_digest = curator.state.library_digest
         return report
+
+    async def _check_composition(self, report: NightReport) -> None:
+        """Measure what this night adopted together, and roll back what does harm together."""
+        evolver, curator = self.evolver, self.evolver.curator
+        edits, library = planned(evolver.bench, curator.state)
+        if len(edits) < 2:
+            return
+        self.announce(f"measuring {len(edits)} adopted edits together")
+        report.composition = CompositionReport(edits=edits)
+        composer = Composer(
+            bench=evolver.bench,
+            rules=evolver.rules,
+            tasks=self.suite.select(split=Split.CONFIRM),
+            library={name: curator.package(name, version) for name, version in library.items()},
+            edited={edit.skill: curator.package(edit.skill, edit.version) for edit in edits},
+            make_retriever=self.make_retriever,
+            state=lambda: curator.state,
+            k=evolver.settings.k,
+            wave=evolver.settings.wave,
+        )
+        try:
+            await composer.check(report.composition)
+        finally:
+            self._take_back(report.composition)
+
+    def _take_back(self, composition: CompositionReport) -> None:
+        """Roll back the edits of every set that was proven harmful."""
+        curator, run = self.evolver.curator, self.evolver.bench.run
+        for edits in composition.harmful:
+            names = ", ".join(edit.skill for edit in edits)
+            for edit in edits:
+                if curator.state.skill(edit.skill).current == edit.version:
+                    reason = f"joint loss of the edits of {names}, proven on fresh tasks"
+                    curator.roll_back(edit.skill, to=edit.parent, reason=reason, run=run)
 
     async def _audit_library(self, report: NightReport) -> None:
         """Audit the skills that are most often retrieved for the tasks of others, one by one.
@@ -198,11 +237,11 @@ def open_cohort(ledger: Ledger) -> tuple[list[CohortMember], dict[str, tuple[str
 
     Every candidate that was registered counts, also one that never came to a decision: its
     e-value is then 1, the value at which it started. One that reached probation's evidence but was
-    not adopted is not served, and so cannot be promoted.
+    not adopted, or was rolled back since, is not served, and so cannot be promoted.
     """
     started: dict[str, tuple[str, str]] = {}
     proposed: set[str] = set()
-    adopted: set[str] = set()
+    adopted: dict[tuple[str, str], str] = {}
     evidence: dict[str, CohortMember] = {}
     for event in ledger.events(
         kinds=(
@@ -210,6 +249,7 @@ def open_cohort(ledger: Ledger) -> tuple[list[CohortMember], dict[str, tuple[str
             "gate.registered",
             "gate.decided",
             "version.adopted",
+            "version.rolled_back",
             "cohort.closed",
         )
     ):
@@ -221,14 +261,17 @@ def open_cohort(ledger: Ledger) -> tuple[list[CohortMember], dict[str, tuple[str
         elif event.kind == "gate.registered" and data["candidate"] in proposed:
             started[data["candidate"]] = (data["skill"], data["version"])
         elif event.kind == "version.adopted":
-            adopted.add(data.get("candidate", ""))
+            adopted[data["skill"], data["version"]] = data.get("candidate", "")
+        elif event.kind == "version.rolled_back":
+            adopted.pop((data["skill"], data["from"]), None)
         elif event.kind == "gate.decided":
             evidence[data["candidate"]] = CohortMember(
                 candidate=data["candidate"],
                 decision=Decision(data["decision"]),
                 e_value=data["confirm"]["e_value"],
             )
-    return [_member(name, evidence.get(name), name in adopted) for name in started], started
+    standing = set(adopted.values())
+    return [_member(name, evidence.get(name), name in standing) for name in started], started
 
 
 def _member(name: str, found: CohortMember | None, adopted: bool) -> CohortMember:

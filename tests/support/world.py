@@ -1,7 +1,8 @@
 """A small planted world: a worker whose success on a task depends, in a known way, on the skill.
 
 `PlantedWorker` implements the Worker port. Each line ``effect: NAME +0.30`` in a skill's body adds
-that much to the chance of solving a task, ``base`` is the chance without any. Draws are a hash of
+that much to the chance of solving a task, ``base`` is the chance without any; ``clash: NAME -0.50``
+counts once if two skills that are shown hold it. Draws are a hash of
 (seed, task, replicate text), so the same rollout gives the same result and arms are coupled by
 nothing but the task.
 """
@@ -28,6 +29,7 @@ from skillforge.workflows.meter import Caps, Meter
 from skillforge.workflows.trial import Bench
 
 EFFECT = re.compile(r"effect: \S+ ([+-]?\d*\.?\d+)")
+CLASH = re.compile(r"clash: (\S+) ([+-]?\d*\.?\d+)")
 
 
 @dataclass(slots=True)
@@ -37,6 +39,8 @@ class PlantedWorker:
     base: float = 0.3
     examples: float = 0.0
     """What worked examples (``Assistant:`` lines) add to the chance."""
+    crowd: float = 0.0
+    """What a second skill with worked examples adds."""
     broken: frozenset[str] = frozenset()
     """Tasks whose attempts fail for infrastructure reasons."""
     calls: list[tuple[str, str]] = field(default_factory=list)
@@ -45,7 +49,7 @@ class PlantedWorker:
     @property
     def fingerprint(self) -> str:
         """Identity of the world."""
-        return json_digest(["planted", self.base, self.examples])
+        return json_digest(["planted", self.base, self.examples, self.crowd])
 
     def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
         """Return what would be sent."""
@@ -60,7 +64,10 @@ class PlantedWorker:
             failure = Failure(kind=FailureKind.INFRA, message="no route", where="model")
             return Attempt(output="", failure=failure)
         chance = self.base + sum(map(float, EFFECT.findall(shown)))
-        chance += self.examples * ("Assistant:" in shown)
+        clashes = CLASH.findall(shown)
+        chance += sum(float(size) for name, size in set(clashes) if clashes.count((name, size)) > 1)
+        with_examples = sum("Assistant:" in skill.body for skill in skills)
+        chance += self.examples * (with_examples > 0) + self.crowd * (with_examples > 1)
         draw = int(json_digest([seed, task.id])[:8], 16) / 0xFFFFFFFF
         good = draw < chance
         answer = task.expected or "" if good else "wrong"

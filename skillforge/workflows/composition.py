@@ -1,0 +1,234 @@
+"""Composition: what the accepted edits of one night do together, through retrieval.
+
+Each edit was measured alone, with the rest of the library as it was. Together they may clash, and
+they may change which skills a task gets. So the library with all of them is measured against the
+library without: on fresh tasks, and only on those to which the two show something else. If taking
+the edits back is proven to help, delta debugging looks for a minimal set that does the harm
+(`skillforge.core.minimal_set`); it must be proven harmful by tasks of its own before its edits are
+rolled back, and what is left is then measured again.
+
+Stated error: the t-th test of a night claims at ``6 α / (π² t²)``, so that the probability that
+any set without a joint loss is ever rolled back is at most α = ``harm_retire``, however many tests
+are made. A test that finds no harm may be wrong (futility errs at β): the set named is then larger
+than it need be, never unproven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from skillforge.core.digest import json_digest
+from skillforge.core.events import NewEvent
+from skillforge.core.gate import Basis, Decision, GateResult, GateRules, Registration
+from skillforge.core.library import LibraryState
+from skillforge.core.minimal_set import minimal_set
+from skillforge.core.multiplicity import spending_alpha
+from skillforge.core.package import Package
+from skillforge.core.task import Task
+from skillforge.workflows import contrast
+from skillforge.workflows.confirm import confirm, register, registered
+from skillforge.workflows.contrast import Report
+from skillforge.workflows.retrieve import Retriever
+from skillforge.workflows.trial import Bench, Cell
+
+LINEAGE = "library/composition"
+PURPOSE = "composition"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedEdit:
+    """An edit that a night adopted."""
+
+    skill: str
+    parent: str
+    """Version that it was measured against."""
+    version: str
+    candidate: str
+
+
+Edits = tuple[AcceptedEdit, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class CompositionReport:
+    """What the edits of a night do together."""
+
+    edits: Edits
+    tests: list[Report] = field(default_factory=list)
+    """Every contrast in order: the skills whose edits stood against the base, and the result."""
+    harmful: list[Edits] = field(default_factory=list)
+    """Minimal sets that were proven harmful, to be rolled back."""
+
+    def to_json(self) -> Report:
+        """Return the report as ``nightly --json`` prints it."""
+        return {
+            "edits": [edit.skill for edit in self.edits],
+            "tests": self.tests,
+            "rolled_back": [[edit.skill for edit in edits] for edits in self.harmful],
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Composer:
+    """Tests sets of edits on fresh tasks of one suite, within one run."""
+
+    bench: Bench
+    rules: GateRules
+    tasks: Sequence[Task]
+    """The confirm tasks of the suite."""
+    library: Mapping[str, Package]
+    """What was served before the first of the edits."""
+    edited: Mapping[str, Package]
+    """The edited packages, by skill."""
+    make_retriever: Callable[[Mapping[str, Package]], Retriever]
+    state: Callable[[], LibraryState]
+    k: int
+    wave: int
+    max_tests: int = 40
+    """Tests after which the search ends with what is proven by then."""
+
+    async def check(self, report: CompositionReport) -> None:
+        """Measure the edits of a report together, and add what does harm to it.
+
+        Raises:
+            BudgetSpent: A cap was reached; what is proven by then stands in the report.
+            InfraError: The model cannot be reached.
+        """
+        left = report.edits
+        while len(left) > 1 and len(report.tests) < self.max_tests:
+            if not await self._harmful(left, report):
+                return
+            proven = [left]
+            try:
+                await self._reduce(left, proven, report)
+            finally:
+                report.harmful.append(min(proven, key=len))
+            left = tuple(edit for edit in left if edit not in report.harmful[-1])
+
+    async def _reduce(self, edits: Edits, proven: list[Edits], report: CompositionReport) -> None:
+        """Search for a minimal harmful set, noting every set that is proven on the way."""
+        search = minimal_set(edits)
+        try:
+            subset = next(search)
+            while len(report.tests) < self.max_tests:
+                harmful = await self._harmful(subset, report)
+                if harmful:
+                    proven.append(subset)
+                subset = search.send(harmful)
+        except StopIteration as found:
+            last: Edits = found.value
+            if not any(set(last) == set(known) for known in proven) and await self._harmful(
+                last, report
+            ):
+                proven.append(last)
+
+    async def _harmful(self, edits: Edits, report: CompositionReport) -> bool:
+        """Whether taking a set of edits back is proven to help, the rest being as it was."""
+        number = len(report.tests) + 1
+        shown = {
+            f"without:{number}": self.library,
+            f"with:{number}": {**self.library, **{e.skill: self.edited[e.skill] for e in edits}},
+        }
+        result = await self._contrast(number, shown)
+        verdict = result is not None and result.decision is Decision.PROBATION
+        report.tests.append(
+            {
+                "skills": [edit.skill for edit in edits],
+                "harmful": verdict,
+                **(result.to_json() if result else {"reasons": ["no task tells them apart"]}),
+            }
+        )
+        return verdict
+
+    async def _contrast(
+        self, number: int, libraries: Mapping[str, Mapping[str, Package]]
+    ) -> GateResult | None:
+        """Let the gate compare two libraries; None where they show every task the same."""
+        shown = {subject: self._shown(library) for subject, library in libraries.items()}
+        without, with_ = shown
+        known = [r for r in registered(self.bench, "").values() if r.version == without]
+        if not known:
+            differ = [t for t in self._fresh() if shown[without][t.id] != shown[with_][t.id]]
+            if not differ:
+                return None
+            known = [self._registration(number, with_, without, differ)]
+            register(self.bench, known)
+
+        def cells_for(subject: str, tasks: Sequence[Task]) -> list[Cell]:
+            return [
+                Cell(
+                    task=task,
+                    arm="augmented" if subject == without else "base",
+                    skills=shown[subject][task.id],
+                    subject=subject,
+                    purpose="confirm",
+                    scope=f"{self.bench.run}/{PURPOSE}/{number}",
+                )
+                for task in tasks
+            ]
+
+        by_id = {task.id: task for task in self.tasks}
+        results = await confirm(self.bench, known, by_id, cells_for, wave=self.wave)
+        return results[known[0].candidate]
+
+    def _shown(self, library: Mapping[str, Package]) -> dict[str, tuple[Package, ...]]:
+        """Return what a library shows for each task, through retrieval."""
+        retriever = self.make_retriever(library)
+        found = retriever.search_many([task.input for task in self.tasks], self.k)
+        return {
+            task.id: tuple(library[hit.skill] for hit in hits)
+            for task, hits in zip(self.tasks, found, strict=True)
+        }
+
+    def _fresh(self) -> list[Task]:
+        """Return the tasks that neither the edits' own evidence nor an earlier test has used."""
+        state = self.state()
+        spent = state.spent_by(LINEAGE).union(*(self._order_of(name) for name in self.edited))
+        fresh = [task for task in self.tasks if task.id not in spent]
+        return contrast.shuffled(fresh, self.bench.seed, contrast.salt_of(LINEAGE))
+
+    def _order_of(self, skill: str) -> frozenset[str]:
+        orders = [r.order for r in registered(self.bench, skill).values()]
+        return frozenset(name for order in orders for name in order)
+
+    def _registration(
+        self, number: int, with_: str, without: str, tasks: Sequence[Task]
+    ) -> Registration:
+        alpha = spending_alpha(number, self.rules.harm_retire)
+        return Registration(
+            candidate=json_digest([self.bench.run, LINEAGE, number])[:12],
+            skill="",
+            base=with_,
+            version=without,
+            basis=Basis.LIFT,
+            rules=replace(self.rules, alpha=alpha),
+            order=tuple(task.id for task in tasks[: self.rules.max_tasks]),
+            enough=1 / alpha,
+            lineage=LINEAGE,
+        )
+
+
+def planned(bench: Bench, state: LibraryState) -> tuple[Edits, dict[str, str]]:
+    """Return the edits that a run adopted and the library before them, and write both down.
+
+    A rerun after a crash gets what was written: it must not choose anew from what is left.
+    """
+    for event in bench.ledger.events(run=bench.run, kinds=("composition.planned",)):
+        edits = tuple(AcceptedEdit(**edit) for edit in event.data["edits"])
+        return edits, dict(event.data["library"])
+    found: dict[str, AcceptedEdit] = {}
+    for event in bench.ledger.events(run=bench.run, kinds=("version.adopted",)):
+        names = ("skill", "parent", "version", "candidate")
+        edit = AcceptedEdit(**{name: event.data[name] for name in names})
+        first = found.get(edit.skill)
+        found[edit.skill] = edit if first is None else replace(edit, parent=first.parent)
+    library = {name: state.skill(name).current for name in state.served}
+    standing = tuple(e for e in found.values() if library.get(e.skill) == e.version)
+    library |= {edit.skill: edit.parent for edit in standing}
+    data = {
+        "edits": [{n: getattr(e, n) for n in e.__dataclass_fields__} for e in standing],
+        "library": library,
+    }
+    bench.ledger.append([NewEvent(kind="composition.planned", data=data, run=bench.run)])
+    return standing, library
