@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -99,6 +99,8 @@ class GateSection(_Section):
     harm_retire: float = Field(0.05, gt=0, lt=1)
     fdr: float = Field(0.10, gt=0, lt=1)
     max_tasks: int = Field(200, ge=1)
+    replicates: int = Field(1, ge=1)
+    inference: Literal["tasks", "families"] = "tasks"
 
 
 class RetrievalSection(_Section):

@@ -138,6 +138,7 @@ def show_night(data: Mapping[str, Any]) -> None:
     if data["library_audits"]:
         tables.library_table(data["library_audits"])
         click.echo()
+    _together(data["composition"])
     for promoted in data["promoted"]:
         click.echo(f"promoted  {promoted['skill']} {promoted['version'][:10]}")
     for retired in data["retired"]:
@@ -146,6 +147,17 @@ def show_night(data: Mapping[str, Any]) -> None:
         click.echo(f"left unmeasured: {', '.join(data['unmeasured'])}")
     click.echo(tables.spend_line(data["spend"]))
     click.echo(f"run {data['run_id']}: {data['stopped_by']}")
+
+
+def _together(composition: Mapping[str, Any] | None) -> None:
+    """Say what the adopted edits do together."""
+    if composition is None:
+        return
+    for names in composition["rolled_back"]:
+        click.echo(f"rolled back  {', '.join(names)}: a joint loss, proven on fresh tasks")
+    if not composition["rolled_back"]:
+        pairs = composition["tests"][0].get("confirm", {}).get("pairs", 0)
+        click.echo(f"together  {', '.join(composition['edits'])}: no joint loss ({pairs} pairs)")
 
 
 def _reasons(reports: Any) -> None:

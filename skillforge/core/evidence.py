@@ -47,6 +47,7 @@ class Evidence:
 
 def weigh(
     pairs: Sequence[Pair],
+    stakes: Sequence[float],
     *,
     voids: Iterable[Void],
     e_values: tuple[float, float, float],
@@ -56,19 +57,21 @@ def weigh(
 
     Args:
         pairs: What was bet on, in order, shape (n,), n ≥ 0.
+        stakes: What was bet: the difference of each pair, or the mean of each family, shape
+            (m,), 0 ≤ m ≤ n. Lift, interval and MDE are of these.
         voids: What infrastructure failures took away.
         e_values: Current values of the processes for claim, harm and futility.
         alpha: Error rate at which the MDE is computed.
     """
-    differences = np.array([p.difference for p in pairs], dtype=np.float64)
+    differences = np.array(stakes, dtype=np.float64)
     dropped = {"base": 0, "augmented": 0}
     for void in voids:
         dropped[void.arm] = dropped.get(void.arm, 0) + 1
     claim, harm, futility = e_values
     return Evidence(
         table=tabulate(pairs, dropped),
-        lift=float(differences.mean()) if pairs else None,
-        lift_interval=betting_interval(differences, alpha=0.05) if len(pairs) >= 2 else None,
+        lift=float(differences.mean()) if stakes else None,
+        lift_interval=betting_interval(differences, alpha=0.05) if len(stakes) >= 2 else None,
         e_value=claim,
         e_harm=harm,
         e_futility=futility,

@@ -10,10 +10,13 @@ false-discovery control over a whole cohort asks for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from itertools import accumulate
+from typing import Any, Literal
+
+import numpy as np
 
 from skillforge.core.eprocess import (
     DEFAULT_LAMBDAS,
@@ -36,6 +39,13 @@ class Basis(StrEnum):
     """Better than the base: H0 is E[d] ≤ 0."""
     NON_INFERIORITY = "non_inferiority"
     """Not worse than the base by the margin (removals): H0 is E[d] ≤ −margin."""
+
+
+Inference = Literal["tasks", "families"]
+"""What one bet is: a task, or a whole family of them."""
+
+FEWEST_FAMILIES = 30
+"""Families below which inference over families is refused: too few bets to decide anything."""
 
 
 class Decision(StrEnum):
@@ -74,6 +84,11 @@ class GateRules:
     """Share of false discoveries allowed among the promotions of one cohort."""
     max_tasks: int = 200
     """Most confirm tasks that one candidate may use."""
+    replicates: int = 1
+    """Rollouts of each task and arm; a task bets the difference of its means."""
+    inference: Inference = "tasks"
+    """``families``: the estimand is the mean lift over families, each of which bets once, by the
+    mean over its tasks; for tasks of one family that win and lose together."""
     lambdas: tuple[float, ...] = DEFAULT_LAMBDAS
     """Bets mixed with equal weight, each in (0, 1)."""
 
@@ -86,8 +101,13 @@ class GateRules:
                     f"[gate] {name} is {value}; expected a number between 0 and 1 (write 5 % as "
                     "0.05)"
                 )
-        if self.max_tasks < 1:
-            raise ConfigError(f"[gate] max_tasks is {self.max_tasks}; expected at least 1")
+        for name in ("max_tasks", "replicates"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"[gate] {name} is {getattr(self, name)}; expected at least 1")
+        if self.inference not in ("tasks", "families"):
+            raise ConfigError(
+                f"[gate] inference is {self.inference!r}; expected 'tasks' or 'families'"
+            )
         if not self.lambdas or not all(0 < stake < 1 for stake in self.lambdas):
             raise ConfigError(
                 f"[gate] lambdas are {list(self.lambdas)}; expected one or more numbers between 0 "
@@ -202,6 +222,7 @@ def decide(
     *,
     enough: float,
     stop: bool = True,
+    blocks: Sequence[int] = (),
 ) -> GateResult:
     """Run the gate over the completed prefix of the registered order.
 
@@ -214,18 +235,22 @@ def decide(
         basis: The registered claim.
         enough: See `bet`.
         stop: Whether a verdict ends the betting; a fixed-size study counts every pair.
+        blocks: Sizes of the families along the order, for inference over families: a family bets
+            once, when all of it is done. Empty where each task bets for itself.
     """
-    state, used = start(rules, basis), 0
-    for outcome in outcomes:
+    state, used, stakes = start(rules, basis), 0, []
+    for block in _blocks(outcomes, blocks):
         if stop and state.verdict is not None:
             break
-        used += 1
-        if isinstance(outcome, Pair):
-            state = bet(state, rules, outcome.difference, enough=enough)
+        used += len(block)
+        differences = [o.difference for o in block if isinstance(o, Pair)]
+        if differences:
+            stakes.append(float(np.mean(differences)))
+            state = bet(state, rules, stakes[-1], enough=enough)
     pairs = [o for o in outcomes[:used] if isinstance(o, Pair)]
     voids = [o for o in outcomes[:used] if isinstance(o, Void)]
     processes = (state.claim.value, state.harm.value, state.futility.value)
-    evidence = weigh(pairs, voids=voids, e_values=processes, alpha=rules.alpha)
+    evidence = weigh(pairs, stakes, voids=voids, e_values=processes, alpha=rules.alpha)
     decision, reasons = _withhold(state, evidence, rules, level=constant_score(pairs))
     return GateResult(
         decision=decision,
@@ -235,6 +260,19 @@ def decide(
         final=state.verdict is not None,
         reasons=tuple(reasons),
     )
+
+
+def _blocks(
+    outcomes: Sequence[Pair | Void], sizes: Sequence[int]
+) -> Iterator[Sequence[Pair | Void]]:
+    """Cut the outcomes into what bets together; an unfinished family at the end is left out."""
+    ends = list(accumulate(sizes)) if sizes else range(1, len(outcomes) + 1)
+    begin = 0
+    for end in ends:
+        if end > len(outcomes):
+            return
+        yield outcomes[begin:end]
+        begin = end
 
 
 def _withhold(
@@ -329,6 +367,8 @@ class Registration:
     """E-value at which betting may stop; see `bet`."""
     lineage: str
     """Revisions of the same proposal share a lineage, and with it the tasks already spent."""
+    blocks: tuple[int, ...] = ()
+    """Sizes of the families along the order, where each family bets once; see `decide`."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the registration as the JSON object that the ledger keeps."""
@@ -342,7 +382,8 @@ class Registration:
             "order": list(self.order),
             "enough": self.enough,
             "lineage": self.lineage,
-            "estimand": "mean paired difference over tasks, augmented minus base",
+            "blocks": list(self.blocks),
+            "estimand": f"mean paired difference over {self.rules.inference}, augmented minus base",
         }
 
     @classmethod
@@ -358,4 +399,5 @@ class Registration:
             order=tuple(data["order"]),
             enough=data["enough"],
             lineage=data["lineage"],
+            blocks=tuple(data.get("blocks", ())),
         )

@@ -53,4 +53,4 @@ def registered_outcomes(
         {task: list(replicates.values()) for task, replicates in arms[subject].items()}
         for subject in (registration.base, registration.version)
     )
-    return pair_up(registration.order, base, augmented)
+    return pair_up(registration.order, base, augmented, replicates=registration.rules.replicates)

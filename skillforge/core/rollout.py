@@ -180,17 +180,22 @@ def tabulate(pairs: Iterable[Pair], dropped: Mapping[str, int] | None = None) ->
 
 
 def pair_up(
-    tasks: Iterable[str], base: Mapping[str, list[Rollout]], augmented: Mapping[str, list[Rollout]]
+    tasks: Iterable[str],
+    base: Mapping[str, list[Rollout]],
+    augmented: Mapping[str, list[Rollout]],
+    *,
+    replicates: int = 1,
 ) -> list[Pair | Void]:
     """Join the rollouts of two arms by task, in the order of ``tasks``.
 
-    Stops at the first task that one of the arms has not finished: evidence is read along the
-    completed prefix only. A task on which any rollout failed for infrastructure reasons is void.
+    Stops at the first task of which one of the arms has not finished all replicates: evidence is
+    read along the completed prefix only. A task on which any rollout failed for infrastructure
+    reasons is void.
     """
     joined: list[Pair | Void] = []
     for task in tasks:
         left, right = base.get(task, []), augmented.get(task, [])
-        if not left or not right:
+        if min(len(left), len(right)) < replicates:
             break
         failed = [r.arm for r in [*left, *right] if r.score is None]
         if failed:

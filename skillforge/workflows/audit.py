@@ -183,9 +183,11 @@ async def audit_skill(
                 skills=tuple(retriever.packages[hit.skill] for hit in hits),
                 subject=subject,
                 purpose="confirm",
+                replicate=replicate,
                 scope=scope,
             )
             for task, hits in zip(wave_tasks, found, strict=True)
+            for replicate in range(rules.replicates)
         ]
 
     by_id = {task.id: task for task in exposure.tasks}
@@ -204,7 +206,9 @@ def _audit_registration(
     lineage = f"{exposure.skill}/library-audit"
     spent = state.spent_by(lineage)
     fresh = [t for t in exposure.tasks if t.id not in spent]
-    order = contrast.shuffled(fresh, bench.seed, salt_of(exposure.skill), 3)
+    order, blocks = contrast.betting_order(
+        fresh, rules, bench.seed, salt_of(exposure.skill), 3, fewest=1
+    )
     return Registration(
         candidate=json_digest([bench.run, lineage, without])[:12],
         skill=exposure.skill,
@@ -212,7 +216,8 @@ def _audit_registration(
         version=without,
         basis=Basis.LIFT,
         rules=replace(rules, alpha=rules.harm_retire),
-        order=tuple(task.id for task in order[: rules.max_tasks]),
+        order=order,
         enough=1 / rules.harm_retire,
         lineage=lineage,
+        blocks=blocks,
     )

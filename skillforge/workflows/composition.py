@@ -33,7 +33,6 @@ from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.trial import Bench, Cell
 
 LINEAGE = "library/composition"
-PURPOSE = "composition"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,9 +162,11 @@ class Composer:
                     skills=shown[subject][task.id],
                     subject=subject,
                     purpose="confirm",
-                    scope=f"{self.bench.run}/{PURPOSE}/{number}",
+                    replicate=replicate,
+                    scope=f"{self.bench.run}/composition/{number}",
                 )
                 for task in tasks
+                for replicate in range(self.rules.replicates)
             ]
 
         by_id = {task.id: task for task in self.tasks}
@@ -185,8 +186,7 @@ class Composer:
         """Return the tasks that neither the edits' own evidence nor an earlier test has used."""
         state = self.state()
         spent = state.spent_by(LINEAGE).union(*(self._order_of(name) for name in self.edited))
-        fresh = [task for task in self.tasks if task.id not in spent]
-        return contrast.shuffled(fresh, self.bench.seed, contrast.salt_of(LINEAGE))
+        return [task for task in self.tasks if task.id not in spent]
 
     def _order_of(self, skill: str) -> frozenset[str]:
         orders = [r.order for r in registered(self.bench, skill).values()]
@@ -196,6 +196,9 @@ class Composer:
         self, number: int, with_: str, without: str, tasks: Sequence[Task]
     ) -> Registration:
         alpha = spending_alpha(number, self.rules.harm_retire)
+        order, blocks = contrast.betting_order(
+            tasks, self.rules, self.bench.seed, contrast.salt_of(LINEAGE), number, fewest=1
+        )
         return Registration(
             candidate=json_digest([self.bench.run, LINEAGE, number])[:12],
             skill="",
@@ -203,9 +206,10 @@ class Composer:
             version=without,
             basis=Basis.LIFT,
             rules=replace(self.rules, alpha=alpha),
-            order=tuple(task.id for task in tasks[: self.rules.max_tasks]),
+            order=order,
             enough=1 / alpha,
             lineage=LINEAGE,
+            blocks=blocks,
         )
 
 

@@ -74,6 +74,7 @@ def read_result(ledger: Ledger, run: str, registration: Registration) -> GateRes
         registration.rules,
         registration.basis,
         enough=registration.enough,
+        blocks=registration.blocks,
     )
     return result if used is None else replace(result, final=True)
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from skillforge.core.gate import FEWEST_FAMILIES, GateRules
 from skillforge.core.package import Package
 from skillforge.core.rollout import Arm, Pair, Rollout, Void, pair_up
 from skillforge.core.task import Task
+from skillforge.errors import SuiteError
 from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.trial import Cell
 
@@ -94,6 +96,43 @@ def shuffled(tasks: Sequence[Task], seed: int, *salt: int) -> list[Task]:
     """Return the tasks in a seeded random order."""
     rng = np.random.default_rng([seed, *salt])
     return [tasks[i] for i in rng.permutation(len(tasks))]
+
+
+def betting_order(
+    tasks: Sequence[Task], rules: GateRules, seed: int, *salt: int, fewest: int = FEWEST_FAMILIES
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return task ids in the random order in which they bet, and the sizes of families that bet.
+
+    With inference over families, families come in random order and a family's tasks together; the
+    sizes are empty where each task bets for itself.
+
+    Args:
+        tasks: Fresh tasks.
+        rules: Of them, ``inference`` and ``max_tasks`` count here.
+        seed: Seed of the run.
+        salt: Keeps draws apart.
+        fewest: Families that inference over families needs.
+
+    Raises:
+        SuiteError: There are fewer families.
+    """
+    order = shuffled(tasks, seed, *salt)
+    if rules.inference == "tasks":
+        return tuple(task.id for task in order[: rules.max_tasks]), ()
+    families: dict[str, list[str]] = {}
+    for task in order:
+        families.setdefault(task.family, []).append(task.id)
+    if len(families) < fewest:
+        raise SuiteError(
+            f"[gate] inference = 'families' needs at least {fewest} families of fresh confirm "
+            f"tasks, found {len(families)}: add families to the suite, or bet over 'tasks'"
+        )
+    names = sorted(families)
+    rng = np.random.default_rng([seed, *salt, 1])
+    blocks = [families[names[i]] for i in rng.permutation(len(names))]
+    ends = np.cumsum([len(block) for block in blocks])
+    kept = blocks[: max(1, int(np.searchsorted(ends, rules.max_tasks, side="right")))]
+    return tuple(name for block in kept for name in block), tuple(map(len, kept))
 
 
 def spread(tasks: Sequence[Task], count: int, seed: int, *salt: int) -> list[Task]:

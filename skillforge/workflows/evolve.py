@@ -28,7 +28,13 @@ from skillforge.workflows.candidates import (
     refuse_repeats,
 )
 from skillforge.workflows.confirm import confirm, read_result, register, registered
-from skillforge.workflows.contrast import Context, freeze_context, salt_of, spread
+from skillforge.workflows.contrast import (
+    Context,
+    betting_order,
+    freeze_context,
+    salt_of,
+    spread,
+)
 from skillforge.workflows.curate import Curator, require_served
 from skillforge.workflows.journal import Journal
 from skillforge.workflows.propose import (
@@ -204,6 +210,7 @@ class Evolver:
                 context=context,
                 purpose="confirm",
                 scope=self.bench.run,
+                replicates=self.rules.replicates,
             )
 
         by_id = {task.id: task for task in tasks}
@@ -233,14 +240,14 @@ class Evolver:
                     f"suite {self.suite.name}: all {len(tasks)} confirm tasks of {base.name} are "
                     "spent for these proposers: add tasks to its confirm split"
                 )
-            order = contrast.shuffled(fresh, self.bench.seed, salt_of(base.name), 2)
-            new = [self._registration(base, candidate, order) for candidate in missing]
+            order = betting_order(fresh, self.rules, self.bench.seed, salt_of(base.name), 2)
+            new = [self._registration(base, candidate, *order) for candidate in missing]
             register(self.bench, new)
             known |= {registration.candidate: registration for registration in new}
         return [known[candidate.id] for candidate in candidates]
 
     def _registration(
-        self, base: Package, candidate: Candidate, order: Sequence[Task]
+        self, base: Package, candidate: Candidate, order: tuple[str, ...], blocks: tuple[int, ...]
     ) -> Registration:
         assert candidate.package is not None
         return Registration(
@@ -250,9 +257,10 @@ class Evolver:
             version=candidate.package.version,
             basis=basis_of(candidate.proposal.edit.op),
             rules=self.rules,
-            order=tuple(task.id for task in order[: self.rules.max_tasks]),
+            order=order,
             enough=max(self.cohort_size, 1) / self.rules.fdr,
             lineage=_lineage(base, candidate),
+            blocks=blocks,
         )
 
     def _cost(self, candidate: Candidate, purpose: str) -> float:

@@ -127,3 +127,22 @@ def test_promotions_of_a_mixed_cohort_hold_the_false_discovery_rate():
 
     assert np.mean(shares) <= RULES.fdr + 2 * np.std(shares, ddof=1) / math.sqrt(nights)
     assert found >= nights * 2 * 0.3
+
+
+def test_families_that_win_and_lose_together_need_inference_over_families():
+    """Tasks of one family that move as one break the per-task promise; per-family bets keep it."""
+    runs, families, size, rng = 200, 30, 8, np.random.default_rng(25)
+    errors = {"tasks": 0, "families": 0}
+    for _ in range(runs):
+        moves = rng.choice([-1, 0, 1], size=families, p=[0.25, 0.5, 0.25])
+        pairs = [
+            Pair(task=f"{f}/{i}", family=str(f), base=float(m < 0), augmented=float(m > 0))
+            for f, m in enumerate(moves)
+            for i in range(size)
+        ]
+        for inference, blocks in (("tasks", ()), ("families", (size,) * families)):
+            result = decide(pairs, RULES, Basis.LIFT, enough=NEVER, blocks=blocks)
+            errors[inference] += reached_probation(result)
+
+    assert errors["families"] / runs <= ceiling(RULES.alpha, runs)
+    assert errors["tasks"] / runs > 4 * RULES.alpha  # what the setting is there to prevent

@@ -49,7 +49,7 @@ class PlantedWorker:
     @property
     def fingerprint(self) -> str:
         """Identity of the world."""
-        return json_digest(["planted", self.base, self.examples, self.crowd])
+        return json_digest(["planted", self.base, self.examples, *filter(None, [self.crowd])])
 
     def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
         """Return what would be sent."""

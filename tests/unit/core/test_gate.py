@@ -530,3 +530,39 @@ def test_the_order_of_members_does_not_matter():
     members = cohort(a=(P, 50.0), b=(F, 0.2), c=(P, 25.0), d=(P, 11.0), e=(I, 3.0))
 
     assert set(promote(members, 0.10)) == set(promote(members[::-1], 0.10)) == {"a", "c"}
+
+
+# --- Families and replicates ----------------------------------------------------------------------
+
+
+def test_a_family_bets_once_by_its_mean():
+    """Six tasks in three families are three bets; counts stay counts of tasks."""
+    result = decide(outcomes("wwwlpp"), RULES, LIFT, enough=NEVER, blocks=(2, 2, 2))
+    assert result.evidence.e_value == pytest.approx(mixture([1.0, 0.0, 0.0]))
+    assert result.evidence.lift == pytest.approx(1 / 3)
+    assert result.evidence.table.pairs == result.used == 6
+
+
+def test_an_unfinished_family_is_not_bet_on():
+    """The completed prefix ends at the last family all of whose tasks are done."""
+    result = decide(outcomes("wwlw"), RULES, LIFT, enough=NEVER, blocks=(3, 2))
+    assert result.used == 3
+    assert result.evidence.e_value == pytest.approx(mixture([1 / 3]))
+
+
+def test_a_family_that_is_void_altogether_bets_nothing():
+    """Voided tasks are left out of a family's mean; a family of voids alone moves no process."""
+    result = decide(outcomes("bwba"), RULES, LIFT, enough=NEVER, blocks=(2, 2))
+    assert result.used == 4
+    assert result.evidence.e_value == pytest.approx(mixture([1.0]))
+    assert dict(result.evidence.table.dropped) == {"base": 2, "augmented": 1}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("replicates", 0, "at least 1"), ("inference", "rollouts", "'tasks' or 'families'")],
+)
+def test_rules_without_meaning_are_refused(field, value, said):
+    """No replicate and an unknown unit of inference name the field and what was expected."""
+    with pytest.raises(ConfigError, match=rf"\[gate\] {field} is .*{said}"):
+        GateRules(**{field: value})

@@ -7,7 +7,7 @@ from support.world import PlantedWorker, make_world, skill, suite
 
 from skillforge.core.gate import Decision, GateRules
 from skillforge.core.task import Split
-from skillforge.errors import InfraError, SkillError
+from skillforge.errors import InfraError, SkillError, SuiteError
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps
 from skillforge.workflows.replay import replay
@@ -178,3 +178,50 @@ def test_a_hand_edit_during_the_run_is_never_overwritten(tmp_path):
     assert report.adopted is None
     assert world.library.read("ask").version == edited.version
     assert world.curator.state.skill("ask").current == edited.version
+
+
+def test_replicates_are_averaged_before_they_count(tmp_path):
+    """With two replicates each pair stands on four rollouts, and a task is still one bet."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    rules = GateRules(max_tasks=40, replicates=2)
+    worker = PlantedWorker(base=0.1, examples=0.8)
+    report = asyncio.run(evolver(world, worker, rules=rules).evolve("ask"))
+
+    proven = next(c for c in report.candidates if c.decision is Decision.PROBATION)
+    confirm = [
+        (e.data["task"], e.data["replicate"])
+        for e in world.ledger.events(kinds=("rollout.finished",))
+        if e.data["purpose"] == "confirm" and e.data["subject"] == proven.package.version
+    ]
+    assert {replicate for _, replicate in confirm} == {0, 1}
+    assert len(confirm) == len(set(confirm)) == 2 * len({task for task, _ in confirm})
+    assert proven.result.evidence.table.pairs <= len(confirm) / 2
+    assert replay(world.ledger).problems == ()
+
+
+def test_inference_over_families_bets_once_a_family(tmp_path):
+    """Thirty families and more are registered whole, one after the other, and bet once each."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    rules = GateRules(inference="families")
+    tasks = suite(["ask"], confirm=120, families=40)
+    worker = PlantedWorker(base=0.1, examples=0.8)
+    report = asyncio.run(evolver(world, worker, rules=rules, tasks=tasks).evolve("ask"))
+
+    (registered,) = {
+        (tuple(e.data["order"]), tuple(e.data["blocks"]))
+        for e in world.ledger.events(kinds=("gate.registered",))
+    }
+    order, blocks = registered
+    family = {task.id: task.family for task in tasks.tasks}
+    assert blocks == (3,) * 40
+    assert [len({family[t] for t in order[i : i + 3]}) for i in range(0, 120, 3)] == [1] * 40
+    assert report.adopted
+    assert replay(world.ledger).problems == ()
+
+
+def test_too_few_families_to_infer_over_are_an_error(tmp_path):
+    """Three families cannot decide anything: the error says how many are needed and found."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    rules = GateRules(inference="families")
+    with pytest.raises(SuiteError, match=r"needs at least 30 families .* found 3"):
+        asyncio.run(evolver(world, PlantedWorker(base=0.3), rules=rules).evolve("ask"))
