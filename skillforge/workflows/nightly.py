@@ -198,18 +198,18 @@ def open_cohort(ledger: Ledger) -> tuple[list[CohortMember], dict[str, tuple[str
 
     Every candidate that was registered counts, also one that never came to a decision: its
     e-value is then 1, the value at which it started. One that reached probation's evidence but was
-    not adopted is not served, and so cannot be promoted.
+    not staged is not to be served, and so cannot be promoted.
     """
     started: dict[str, tuple[str, str]] = {}
     proposed: set[str] = set()
-    adopted: set[str] = set()
+    staged: set[str] = set()
     evidence: dict[str, CohortMember] = {}
     for event in ledger.events(
         kinds=(
             "candidate.proposed",
             "gate.registered",
             "gate.decided",
-            "version.adopted",
+            "version.staged",
             "cohort.closed",
         )
     ):
@@ -220,22 +220,22 @@ def open_cohort(ledger: Ledger) -> tuple[list[CohortMember], dict[str, tuple[str
             proposed.add(data["candidate"])
         elif event.kind == "gate.registered" and data["candidate"] in proposed:
             started[data["candidate"]] = (data["skill"], data["version"])
-        elif event.kind == "version.adopted":
-            adopted.add(data.get("candidate", ""))
+        elif event.kind == "version.staged":
+            staged.add(data["candidate"])
         elif event.kind == "gate.decided":
             evidence[data["candidate"]] = CohortMember(
                 candidate=data["candidate"],
                 decision=Decision(data["decision"]),
                 e_value=data["confirm"]["e_value"],
             )
-    return [_member(name, evidence.get(name), name in adopted) for name in started], started
+    return [_member(name, evidence.get(name), name in staged) for name in started], started
 
 
-def _member(name: str, found: CohortMember | None, adopted: bool) -> CohortMember:
+def _member(name: str, found: CohortMember | None, staged: bool) -> CohortMember:
     """Return a candidate as its cohort counts it."""
     undecided = Decision.INSUFFICIENT_EVIDENCE
     if found is None:
         return CohortMember(candidate=name, decision=undecided, e_value=1.0)
-    if found.decision is Decision.PROBATION and not adopted:
+    if found.decision is Decision.PROBATION and not staged:
         return replace(found, decision=undecided)
     return found

@@ -14,7 +14,7 @@ from support.processes import ProcessServer
 from support.small_project import event_counts, events, folder_bytes, write_project
 
 from skillforge.adapters.ledger import SqliteLedger
-from skillforge.core.library import FOLDED, fold
+from skillforge.core.library_fold import FOLDED, fold
 from skillforge.core.package import unpack
 
 PARALLEL, WAVE = 4, 8
@@ -143,7 +143,7 @@ def recorded(root: Path) -> dict[str, bytes]:
     try:
         found = fold(ledger.events(kinds=FOLDED))
         packages = {
-            name: unpack(ledger.get_blob(found.versions[name, found.skills[name].current].blob))
+            name: unpack(ledger.get_blob(found.current(name).blob), ledger.get_blob)
             for name in found.served
         }
     finally:
