@@ -129,12 +129,36 @@ class Curator:
                     notes.append(f"{name}: a folder write is still unfinished: {error}")
         return notes, unfinished
 
-    def take_in(self, package: Package, *, origin: Mapping[str, Any] | None = None) -> None:
-        """Record a package of the folder as the current version of its skill, unmeasured."""
+    def take_in(
+        self, package: Package, *, origin: Mapping[str, Any] | None = None, written: bool = True
+    ) -> None:
+        """Record a package as the current version of its skill, unmeasured.
+
+        Args:
+            package: What is served from now on.
+            origin: Where it comes from, if not from the folder.
+            written: Whether the folder holds it already.
+        """
         blobs = pack(package)
         data = {"skill": package.name, "version": package.version, "blob": sha256(blobs[0])}
-        event = NewEvent(kind="skill.imported", data=data | {"origin": dict(origin or {})})
+        source = {"origin": dict(origin or {}), "written": written}
+        event = NewEvent(kind="skill.imported", data=data | source)
         self.ledger.record([event], blobs=blobs)
+
+    def bring_in(self, package: Package, origin: Mapping[str, Any]) -> None:
+        """Serve a package from outside the folder, unmeasured.
+
+        Raises:
+            SkillError: The folder holds something else under that name, or the disk refused.
+        """
+
+        def record() -> None:
+            if self.library.read(package.name) not in (None, package):
+                raise SkillError(f"{package.name}: the library's folder holds another skill by now")
+            self.take_in(package, origin=origin, written=False)
+
+        self.library.write(package, ready=record)
+        self._written(package.name)
 
     def stage(
         self, skill: str, version: str, *, base: str, run: str, candidate: str, evidence: str
