@@ -136,7 +136,7 @@ class FolderLibrary:
 
         Raises:
             SkillError: The disk refused, something is in the way, or the library's root is itself
-                the skill. The folder is then as it was.
+                the skill. The folder is then as it was, or the next opening makes it whole.
         """
         target = self._folder(package.name) or self.root / package.name
         self._replace(target, package.files, "written to", ready)
@@ -226,7 +226,7 @@ def _holds_skill(folder: Path) -> bool:
 
 def _advice(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return "nothing was half written: free some disk space, then repeat"
+        return "free some disk space, then repeat"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "nothing was half written: make the folder writable, then repeat"
-    return "nothing was half written"
+        return "make the folder writable, then repeat"
+    return "mend that, then repeat"
