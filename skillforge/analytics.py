@@ -27,6 +27,7 @@ LIFE = (
     "candidate.proposed",
     "candidate.closed",
     "gate.decided",
+    "version.staged",
     "version.adopted",
     "version.rolled_back",
     "skill.retired",

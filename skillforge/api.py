@@ -161,14 +161,23 @@ class Project:
         with open_session(self.root, write=True) as session:
             return session.curator.retire(skill, evidence={"by": "user"}, reason=reason)
 
-    def restore(self, skill: str) -> str:
-        """Serve a retired skill again, byte for byte. Returns its version.
+    def restore(self, skill: str, version: str | None = None) -> str:
+        """Serve a retired skill again, byte for byte: as last served, or a version of it.
 
         Raises:
-            SkillError: No such skill, or it is served.
+            SkillError: No such skill or version, or it is served.
         """
         with open_session(self.root, write=True) as session:
-            return session.curator.restore(skill)
+            return session.curator.restore(skill, version)
+
+    def adopt(self, skill: str, version: str | None = None) -> str:
+        """Write a staged version to the folder, the newest by default. Returns it.
+
+        Raises:
+            SkillError: Nothing is staged, or what is there is not what it was decided against.
+        """
+        with open_session(self.root, write=True) as session:
+            return session.curator.adopt(skill, version)
 
     def rollback(self, skill: str, *, to: str | None = None, reason: str = BY_USER) -> str:
         """Serve an earlier version again: ``to`` or a prefix of it, or the parent. Returns it.
@@ -200,20 +209,36 @@ class Project:
         job = partial(jobs.evaluate_skill, skill=skill, tasks=tasks, replicates=replicates)
         return self._pay(job, suite, limits)
 
-    def evolve(self, skill: str, suite: str = "desk", **limits: Unpack[Limits]) -> SkillReport:
+    def evolve(
+        self,
+        skill: str,
+        suite: str = "desk",
+        *,
+        stage_only: bool | None = None,
+        **limits: Unpack[Limits],
+    ) -> SkillReport:
         """Try to make one skill better: propose, screen, confirm on fresh tasks, decide, adopt.
 
+        With ``stage_only``, what is proven waits for `adopt`; None leaves that to the project file.
         A spent budget ends it early; ``stopped_by`` then says so, and no error is raised.
         """
-        return self._pay(partial(jobs.evolve_skill, skill=skill), suite, limits)
+        job = partial(jobs.evolve_skill, skill=skill)
+        return self._pay(job, suite, limits, stage_only=stage_only)
 
-    def nightly(self, suite: str = "desk", **limits: Unpack[Limits]) -> NightReport:
+    def nightly(
+        self, suite: str = "desk", *, stage_only: bool | None = None, **limits: Unpack[Limits]
+    ) -> NightReport:
         """Evolve the library, audit it, retire what does harm, promote what e-BH lets through.
 
+        With ``stage_only``, what is proven waits for `adopt`; None leaves that to the project file.
         Which skills, and how much, stands in the project file under ``[nightly]`` and ``[evolve]``.
         A spent budget ends it early; ``stopped_by`` then says so, and no error is raised.
         """
-        return self._pay(lambda e: jobs.run_night(e, jobs.night_order(e)), suite, limits)
+
+        def job(engine: Engine) -> Awaitable[tuple[NightReport, jobs.Spent]]:
+            return jobs.run_night(engine, jobs.night_order(engine))
+
+        return self._pay(job, suite, limits, stage_only=stage_only)
 
     def audit(
         self, skill: str, suite: str = "desk", *, tasks: int = 24, **limits: Unpack[Limits]
@@ -288,13 +313,17 @@ class Project:
         with open_session(self.root) as session:
             return replay(session.ledger)
 
-    def _pay(self, job: Job[Result], suite: str, limits: Limits) -> Result:
+    def _pay(
+        self, job: Job[Result], suite: str, limits: Limits, *, stage_only: bool | None = None
+    ) -> Result:
         told = paying(limits)
 
         async def work() -> Result:
             # Opened in here, because SQLite wants its connection used by one thread only.
             with open_session(self.root, write=True) as session:
-                result, _ = await job(make_engine(session, suite, told))
+                engine = make_engine(session, suite, told)
+                engine.stage_only = stage_only
+                result, _ = await job(engine)
                 return result
 
         return drive(work())

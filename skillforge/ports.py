@@ -138,11 +138,14 @@ class Library(Protocol):
     def read_all(self) -> tuple[Package, ...]:
         """Return every loadable package, sorted by name."""
 
-    def write(self, package: Package) -> None:
-        """Replace the folder of that package, all of it or nothing."""
+    def write(self, package: Package, *, ready: Callable[[], object] = ...) -> None:
+        """Replace the folder of that package, all of it or nothing.
 
-    def remove(self, name: str) -> None:
-        """Remove the folder of that skill, all of it or nothing."""
+        ``ready`` is called when no disk can refuse any more: what it raises ends the write.
+        """
+
+    def remove(self, name: str, *, ready: Callable[[], object] = ...) -> None:
+        """Remove the folder of that skill, all of it or nothing; ``ready`` as in `write`."""
 
 
 class Clock(Protocol):

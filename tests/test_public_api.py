@@ -41,6 +41,7 @@ NAMES = {
     "paired_figure",
 }
 METHODS = {
+    "adopt",
     "audit",
     "close",
     "clusters",
@@ -411,10 +412,11 @@ def test_mistakes_are_told_before_anything_is_paid(project, limits, server):
     assert server.requests == []
 
 
-def test_only_one_writes_at_a_time_and_readers_go_on(project):
+def test_only_one_writes_at_a_time_and_readers_go_on(project, monkeypatch):
     """While another holds the project, writing is refused and reading works."""
     from filelock import FileLock
 
+    monkeypatch.setenv("SKILLFORGE_LIBRARY_LOCK_SECONDS", "0")
     with FileLock(project.root / ".skillforge" / "lock"):
         assert project.skills().height == 2
         with pytest.raises(LedgerError, match="another skillforge command is writing"):

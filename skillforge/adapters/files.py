@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from skillforge.adapters.folder_writes import FileOps, replace, settle, target_of
 from skillforge.adapters.skill_folders import (
     Walk,
     find_skills,
@@ -15,11 +16,9 @@ from skillforge.adapters.skill_folders import (
     load,
     package_files,
 )
-from skillforge.core.package import Package
+from skillforge.core.package import Package, PackageFile
 from skillforge.core.problem import Problem
 from skillforge.errors import SkillError
-
-_REBUILT = frozenset({"node_modules", "__pycache__", ".venv", "venv"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,27 +79,32 @@ class FolderLibrary:
     """The user's folder of skills, as the `Library` port.
 
     Where two folders have one name, the first by path is the library's. One writer at a time is
-    assumed; an interrupted write is taken back, and an interrupted removal completed, when the
-    library is next opened.
+    assumed; what a crash has cut short is ended when the library is next opened, see
+    `skillforge.adapters.folder_writes`.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, mend: bool = True) -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], *, mend: bool = True, ops: FileOps | None = None
+    ) -> None:
         """Open the library.
 
         Args:
             root: The folder.
             mend: Whether to end what a crash has cut short; not while another process writes.
+            ops: How the disk is changed; as usual by default.
 
         Raises:
-            SkillError: There is no such folder.
+            SkillError: There is no such folder, or what a crash has left cannot be mended.
         """
         self.root = Path(root).resolve()
         if not self.root.is_dir():
             raise SkillError(f"the library folder {self.root} does not exist; create it first")
-        self._mend = mend
+        self._ops = ops or FileOps()
         self._walk: Walk | None = None
         self._by_name: dict[str, Path] = {}
-        self._index()
+        leftovers = self._index().leftovers
+        if leftovers and mend:
+            self._settle(leftovers)
 
     def read(self, name: str) -> Package | None:
         """Return the package that the folder holds under that name, or None.
@@ -119,37 +123,35 @@ class FolderLibrary:
             packages.setdefault(package.name, package)
         return tuple(packages[name] for name in sorted(packages))
 
-    def write(self, package: Package) -> None:
+    def write(self, package: Package, *, ready: Callable[[], object] = lambda: None) -> None:
         """Replace the folder of that package, all of it or nothing.
 
         What lies in the folder but is no part of the package (nested skills, ``.git``,
-        ``node_modules``) is carried over.
+        ``node_modules``) stays as it is; caches are dropped.
+
+        Args:
+            package: What the folder is to hold.
+            ready: Called once all is laid out and only renames are left to do; what it raises ends
+                the write, and the folder stays as it was.
 
         Raises:
-            SkillError: The disk refused, or the library's root is itself the skill.
+            SkillError: The disk refused, something is in the way, or the library's root is itself
+                the skill. The folder is then as it was, or the next opening makes it whole.
         """
         target = self._folder(package.name) or self.root / package.name
-        self._refuse_root(target)
-        try:
-            fresh = _swap_path(target, "new")
-            _clear(fresh)
-            fresh.mkdir(parents=True)
-            self._carry_over(target, fresh, frozenset())
-            for path, file in package.files.items():
-                _write_file(fresh / path, file.data, executable=file.executable)
-            _swap(target, fresh)
-        except OSError as error:
-            raise SkillError(
-                f"skill {package.name!r} cannot be written to {target}: {error}"
-            ) from error
+        self._replace(target, package.files, "written to", ready)
         if package.name not in self._by_name:
             walk = self._index()
             walk.folders.append(target)
             walk.skills.add(os.fspath(target))
             self._by_name[package.name] = target
 
-    def remove(self, name: str) -> None:
-        """Remove the folder of that skill, all of it or nothing; nested skills and ``.git`` stay.
+    def remove(self, name: str, *, ready: Callable[[], object] = lambda: None) -> None:
+        """Remove the files of that skill, all of them or none; what else is there stays.
+
+        Args:
+            name: The skill.
+            ready: As in `write`.
 
         Raises:
             SkillError: There is no such skill, or the disk refused.
@@ -157,35 +159,52 @@ class FolderLibrary:
         target = self._folder(name)
         if target is None:
             raise SkillError(f"the library {self.root} has no skill {name!r}; see `list`")
-        self._refuse_root(target)
-        try:
-            fresh = _swap_path(target, "new")
-            _clear(fresh)
-            fresh.mkdir()
-            self._carry_over(target, fresh, _REBUILT)
-            if any(fresh.iterdir()):
-                _swap(target, fresh)
-            else:
-                fresh.rmdir()
-                gone = _swap_path(target, "gone")
-                _clear(gone)
-                target.rename(gone)
-                _sync(target.parent)
-                _clear(gone)
-        except OSError as error:
-            raise SkillError(f"skill {name!r} cannot be removed from {target}: {error}") from error
+        self._replace(target, {}, "removed from", ready)
         self._walk = None
+
+    def _replace(
+        self,
+        target: Path,
+        files: Mapping[str, PackageFile],
+        verb: str,
+        ready: Callable[[], object],
+    ) -> None:
+        if target == self.root:
+            raise SkillError(
+                f"the library folder {self.root} is itself a skill; open its parent as the library"
+            )
+        try:
+            replace(target, files, own=lambda: self._own_paths(target), ready=ready, ops=self._ops)
+        except OSError as error:
+            raise SkillError(
+                f"skill {target.name!r} cannot be {verb} {target}: {error}; {_advice(error)}"
+            ) from error
+
+    def _own_paths(self, target: Path) -> set[str]:
+        """Return what the skill's files are just now, in a folder that may not be there yet."""
+        if not target.is_dir():
+            return set()
+        walk = Walk(root=self.root, skills=self._index().skills | find_skills(target).skills)
+        return {path for path, _ in package_files(target, walk)}
 
     def _index(self) -> Walk:
         if self._walk is None:
             self._walk = find_skills(self.root)
-            if self._walk.leftovers and self._mend:
-                _recover(self._walk.leftovers)
-                self._walk = find_skills(self.root)
             self._by_name = {}
             for folder in self._walk.folders:
                 self._by_name.setdefault(folder.name, folder)
         return self._walk
+
+    def _settle(self, leftovers: Iterable[Path]) -> None:
+        self._walk = None
+        for target in dict.fromkeys(map(target_of, leftovers)):
+            try:
+                settle(target, self._ops)
+            except OSError as error:
+                raise SkillError(
+                    f"a write of {target} was cut short and cannot be ended: {error}; what is "
+                    f"missing lies beside it in .{target.name}.skillforge-*: move it back by hand"
+                ) from error
 
     def _folder(self, name: str) -> Path | None:
         """Return where the skill lies; look again if the folders have changed since."""
@@ -197,34 +216,6 @@ class FolderLibrary:
             folder = self._by_name.get(name)
         return folder
 
-    def _refuse_root(self, target: Path) -> None:
-        if target == self.root:
-            raise SkillError(
-                f"the library folder {self.root} is itself a skill; open its parent as the library"
-            )
-
-    def _carry_over(self, target: Path, fresh: Path, without: frozenset[str]) -> None:
-        """Copy what lies in ``target`` but is no part of its package into ``fresh``."""
-        if not target.is_dir():
-            return
-        walk = self._index()
-        own = {path for path, _ in package_files(target, walk)}
-        folders = {parent.as_posix() for path in own for parent in PurePosixPath(path).parents}
-        links = {folder for folder in folders if (target / folder).is_symlink()}
-
-        def skip(directory: str, names: list[str]) -> set[str]:
-            below = Path(directory).relative_to(target)
-            at = {name: (below / name).as_posix() for name in names}
-            # a link into a shared folder becomes a folder of its own: nothing is written through it
-            return {
-                name for name in names if at[name] in own or name in without or at[name] in links
-            }
-
-        shutil.copytree(target, fresh, symlinks=True, ignore=skip, dirs_exist_ok=True)
-        for directory, _, _ in os.walk(fresh, topdown=False):
-            if directory != os.fspath(fresh) and not any(Path(directory).iterdir()):
-                Path(directory).rmdir()
-
 
 def _holds_skill(folder: Path) -> bool:
     try:
@@ -233,64 +224,9 @@ def _holds_skill(folder: Path) -> bool:
         return False
 
 
-def _swap_path(target: Path, state: str) -> Path:
-    return target.with_name(f".{target.name}.skillforge-{state}")
-
-
-def _swap(target: Path, fresh: Path) -> None:
-    """Put ``fresh`` in the place of ``target``; a crash in between is mended by `_recover`."""
-    for directory, _, _ in os.walk(fresh, topdown=False):
-        _sync(Path(directory))
-    old = _swap_path(target, "old")
-    _clear(old)
-    if target.exists():
-        target.rename(old)
-    try:
-        fresh.rename(target)
-    except OSError:
-        if old.exists():
-            old.rename(target)
-        raise
-    _sync(target.parent)
-    _clear(old)
-
-
-def _recover(leftovers: Iterable[Path]) -> None:
-    """Take back writes, and complete removals, that a crash has cut short."""
-    for path in leftovers:
-        skill, _, state = path.name[1:].rpartition(".skillforge-")
-        target = path.with_name(skill)
-        if state == "old" and not target.exists():
-            path.rename(target)
-        else:
-            _clear(path)
-
-
-def _clear(path: Path) -> None:
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    elif path.exists():
-        shutil.rmtree(path)
-
-
-def _write_file(path: Path, data: bytes, *, executable: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    path.chmod(0o755 if executable else 0o644)
-
-
-def _sync(directory: Path) -> None:
-    """Make renames durable; some file systems cannot sync a directory, and need not."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
+def _advice(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "free some disk space, then repeat"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "make the folder writable, then repeat"
+    return "mend that, then repeat"

@@ -57,6 +57,8 @@ class LibrarySection(_Section):
     """Where the skills are."""
 
     path: str = "skills"
+    lock_seconds: float = Field(10, ge=0)
+    """How long a command that writes waits for another one to end."""
 
 
 class ModelSection(_Section):
@@ -120,6 +122,8 @@ class EvolveSection(_Section):
     anchors: int = Field(12, ge=2)
     max_confirm: int = Field(3, ge=1)
     wave: int = Field(8, ge=1)
+    stage_only: bool = False
+    """Whether what is proven waits for `skillforge adopt`."""
 
 
 class NightlySection(_Section):

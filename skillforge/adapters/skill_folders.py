@@ -32,7 +32,7 @@ RESOURCES = frozenset(
     for ending in ("", "s")
 )
 """Directories of a skill in which a nested ``SKILL.md`` is a template."""
-SWAP_SUFFIXES = (".skillforge-new", ".skillforge-old", ".skillforge-gone")
+SWAP_SUFFIXES = tuple(f".skillforge-{state}" for state in ("new", "kept", "old", "gone"))
 """What an interrupted write may leave beside a skill."""
 MAX_FILE = 64 * 2**20
 """Bytes of one file above which a package is not loaded."""

@@ -50,6 +50,8 @@ class Engine:
     model: MeteredModel
     proposer: MeteredModel
     progress: Progress = field(default_factory=Progress)
+    stage_only: bool | None = None
+    """Whether proven versions wait to be adopted; None leaves it to the project."""
 
     @property
     def rules(self) -> GateRules:
@@ -60,7 +62,10 @@ class Engine:
     def evolve_settings(self) -> EvolveSettings:
         """How much is tried on one skill, as the project sets it."""
         settings = self.session.project.settings
-        return EvolveSettings(**settings.evolve.model_dump(), k=settings.retrieval.k)
+        known = settings.evolve.model_dump() | {"k": settings.retrieval.k}
+        if self.stage_only is not None:
+            known["stage_only"] = self.stage_only
+        return EvolveSettings(**known)
 
     def open(self, command: str, request: Mapping[str, Any]) -> Run:
         """Open the run of a request, or go on with an interrupted one."""

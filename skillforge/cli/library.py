@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,55 @@ import click
 from skillforge.cli.options import (
     EXIT_NEGATIVE,
     EXIT_OK,
+    Command,
     emit,
     json_option,
     project_option,
 )
 from skillforge.cli.session import open_session
+from skillforge.core.events import Event
+from skillforge.core.library import LibraryState
+from skillforge.errors import SkillError
 from skillforge.report.tables import table
+
+VERSION = (
+    "a version: its hash, an unambiguous prefix of it, or a date (2026-11-30, 2026-11-30T12:00, "
+    "2026-11-30T12:00:00+01:00; UTC unless it says otherwise) for the one that was current at the "
+    "end of that day or moment"
+)
+"""How a version can be named."""
+
+
+def version_option(name: str, use: str) -> Callable[[Command], Command]:
+    """Add an option that names a version."""
+    return click.option(name, "version", metavar="VERSION", help=f"{use}; {VERSION}.")
+
+
+def _staged(state: LibraryState, skill: str) -> list[dict[str, Any]]:
+    """Return what waits to be adopted, newest last; ``ready`` while its base is served."""
+    served, current = state.skill(skill).served, state.skill(skill).current
+    return [
+        {
+            "version": s.version,
+            "base": s.base,
+            "candidate": s.candidate,
+            "evidence": s.evidence,
+            "ready": served and s.base == current,
+        }
+        for s in state.staged.get(skill, ())
+    ]
+
+
+def _against(event: Event) -> str:
+    return f"against {event.data['base'][:10]}" if event.kind == "version.staged" else ""
+
+
+def _show_staged(skill: str, staged: Sequence[Mapping[str, Any]]) -> None:
+    for s in staged:
+        version, base = s["version"][:10], s["base"][:10]
+        what = f"staged: {version} ({s['evidence']}), decided against {base}"
+        do = f"`skillforge adopt {skill} {version}`" if s["ready"] else f"{base} is not served now"
+        click.echo(f"{what}: {do}")
 
 
 @click.command("validate")
@@ -95,18 +138,33 @@ def import_(source: Path, project: Path | None, as_json: bool, dry_run: bool) ->
 
 
 @click.command("list")
+@version_option("--version", "Only skills at this version; with a date, the library as it then was")
 @project_option
 @json_option
 @click.option("--all", "every", is_flag=True, help="Retired skills too.")
-def list_(project: Path | None, as_json: bool, every: bool) -> int:
-    """List the skills of the library with status and evidence."""
+def list_(version: str | None, project: Path | None, as_json: bool, every: bool) -> int:
+    """List the skills of the library with status, evidence and what is staged."""
     with open_session(project) as session:
-        rows = session.curator.state.listing(every=every)
+        state, then = session.curator.state, session.curator.state_at(version or "")
+    rows = (then or state).listing(every=every)
+    if version is not None and then is None:
+        rows = [r for r in rows if any(v.startswith(version) for v in (r["version"], *r["staged"]))]
+        if not rows:
+            raise SkillError(
+                f"no skill is at a version that starts with {version!r}; `skillforge list --all` "
+                "shows retired skills too"
+            )
 
     def show(data: Mapping[str, Any]) -> None:
         table(
-            ["skill", "version", "status", "evidence"],
-            [[r["skill"], r["version"][:10], r["status"], r["evidence"]] for r in rows],
+            ["skill", "version", "status", "evidence", "staged"],
+            [
+                [
+                    *(r["skill"], r["version"][:10], r["status"], r["evidence"]),
+                    " ".join(v[:10] for v in r["staged"]),
+                ]
+                for r in rows
+            ],
         )
 
     emit({"skills": rows}, as_json, show)
@@ -115,15 +173,17 @@ def list_(project: Path | None, as_json: bool, every: bool) -> int:
 
 @click.command("show")
 @click.argument("skill")
-@click.option("--version", "version", help="Version or prefix; default: the current one.")
+@version_option("--version", "Which one to show, the current one by default")
 @project_option
 @json_option
 def show_(skill: str, version: str | None, project: Path | None, as_json: bool) -> int:
-    """Show one version of a skill: its units and its text."""
+    """Show one version of a skill: its units and its text; and what is staged."""
     from skillforge.core.units import parse_units
+    from skillforge.report.diffs import print_body
 
     with open_session(project) as session:
         package = session.curator.package(skill, version)
+        staged = _staged(session.curator.state, skill)
     units = parse_units(package)
     data = {
         "skill": skill,
@@ -132,12 +192,14 @@ def show_(skill: str, version: str | None, project: Path | None, as_json: bool) 
         "files": sorted(package.files),
         "units": [{"id": u.id, "kind": u.kind, "bytes": u.end - u.start} for u in units],
         "body": package.body,
+        "staged": staged,
     }
 
     def show(data: Mapping[str, Any]) -> None:
-        click.echo(f"{skill}  {package.version}\n{package.description}\n")
+        print_body(f"{skill}  {package.version}\n{package.description}\n")
+        _show_staged(skill, staged)
         table(["unit", "kind", "bytes"], [[u.id, u.kind, str(u.end - u.start)] for u in units])
-        click.echo(package.body)
+        print_body(package.body)
 
     emit(data, as_json, show)
     return EXIT_OK
@@ -145,14 +207,16 @@ def show_(skill: str, version: str | None, project: Path | None, as_json: bool) 
 
 @click.command("history")
 @click.argument("skill")
+@version_option("--version", "Only the events about this one")
 @project_option
 @json_option
-def history(skill: str, project: Path | None, as_json: bool) -> int:
-    """Show every event of a skill's life."""
+def history(skill: str, version: str | None, project: Path | None, as_json: bool) -> int:
+    """Show every event of a skill's life, and what is staged."""
     from skillforge.analytics import LIFE
 
     with open_session(project) as session:
-        session.curator.state.skill(skill)
+        staged = _staged(session.curator.state, skill)
+        only = None if version is None else session.curator.resolve(skill, version)
         events = [
             {
                 "seq": e.seq,
@@ -160,10 +224,10 @@ def history(skill: str, project: Path | None, as_json: bool) -> int:
                 "kind": e.kind,
                 "version": e.data.get("version", ""),
                 "decision": e.data.get("decision", ""),
-                "summary": e.data.get("summary") or e.data.get("reason") or "",
+                "summary": e.data.get("summary") or e.data.get("reason") or _against(e),
             }
             for e in session.ledger.events(kinds=LIFE)
-            if e.data.get("skill") == skill
+            if e.data.get("skill") == skill and only in (None, e.data.get("version"))
         ]
 
     def show(data: Mapping[str, Any]) -> None:
@@ -174,16 +238,17 @@ def history(skill: str, project: Path | None, as_json: bool) -> int:
                 for e in events
             ],
         )
+        _show_staged(skill, staged)
 
-    emit({"skill": skill, "events": events}, as_json, show)
+    emit({"skill": skill, "events": events, "staged": staged}, as_json, show)
     return EXIT_OK
 
 
-@click.command("diff")
+@click.command("diff", epilog=f"A and B are each {VERSION}.")
 @click.argument("skill")
 @click.argument("a")
 @click.argument("b", required=False)
-@click.option("--patch", is_flag=True, help="Unified diff instead of units.")
+@click.option("--patch", is_flag=True, help="Unified diff of the files, as git prints it.")
 @project_option
 @json_option
 def diff(
@@ -191,6 +256,7 @@ def diff(
 ) -> int:
     """Show what changed between two versions of a skill; B defaults to the current one."""
     from skillforge.core.skill_diff import diff_units, unified_patch
+    from skillforge.report.diffs import print_changes, print_patch
 
     with open_session(project) as session:
         old, new = session.curator.package(skill, a), session.curator.package(skill, b)
@@ -207,72 +273,106 @@ def diff(
         },
         "patch": text,
     }
-
-    def show(data: Mapping[str, Any]) -> None:
-        if patch:
-            click.echo(text)
-            return
-        for what, names in data["changes"].items():
-            for name in names:
-                click.echo(f"{what}: {name}")
-
+    show = (lambda _: print_patch(text)) if patch else (lambda d: print_changes(d["changes"]))
     emit(data, as_json, show)
+    return EXIT_OK
+
+
+@click.command(
+    "adopt",
+    epilog=f"VERSION is {VERSION}. Here a date means the newest of those that were staged by then.",
+)
+@click.argument("skill")
+@click.argument("version", required=False)
+@project_option
+@json_option
+def adopt(skill: str, version: str | None, project: Path | None, as_json: bool) -> int:
+    """Write a staged version to the library's folder, the newest one by default.
+
+    It takes the place of the version that it was decided against, and of no other: a hand edit made
+    since is kept, and adopting is refused.
+    """
+    with open_session(project, write=True) as session:
+        adopted = session.curator.adopt(skill, version)
+        evidence = session.curator.state.skill(skill).evidence
+    emit(
+        {"skill": skill, "version": adopted, "evidence": evidence},
+        as_json,
+        lambda _: click.echo(
+            f"{skill} is at {adopted[:10]} ({evidence}); `skillforge rollback {skill}` undoes"
+        ),
+    )
     return EXIT_OK
 
 
 @click.command("rollback")
 @click.argument("skill")
-@click.option("--to", help="Version or prefix to go back to; default: the parent.")
+@version_option("--to", "Where to go back to, the parent by default")
 @click.option("--reason", default="asked for by the user", show_default=True)
 @project_option
 @json_option
-def rollback(skill: str, to: str | None, reason: str, project: Path | None, as_json: bool) -> int:
+def rollback(
+    skill: str, version: str | None, reason: str, project: Path | None, as_json: bool
+) -> int:
     """Serve an earlier version of a skill again."""
     with open_session(project, write=True) as session:
-        version = session.curator.roll_back(skill, to=to, reason=reason)
+        target = session.curator.roll_back(skill, to=version, reason=reason)
     emit(
-        {"skill": skill, "version": version},
+        {"skill": skill, "version": target},
         as_json,
-        lambda _: click.echo(f"{skill} is at {version[:10]} again"),
+        lambda _: click.echo(f"{skill} is at {target[:10]} again"),
     )
     return EXIT_OK
 
 
 @click.command("retire")
 @click.argument("skill")
+@version_option("--version", "Only if this one is served")
 @click.option("--reason", default="asked for by the user", show_default=True)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @project_option
 @json_option
-def retire(skill: str, reason: str, dry_run: bool, project: Path | None, as_json: bool) -> int:
+def retire(
+    skill: str,
+    version: str | None,
+    reason: str,
+    dry_run: bool,
+    project: Path | None,
+    as_json: bool,
+) -> int:
     """Stop serving a skill; the whole package is kept and can be restored byte for byte."""
     from skillforge.workflows.curate import require_served
 
     with open_session(project, write=True) as session:
-        version = require_served(session.curator.state, skill).current
+        current = require_served(session.curator.state, skill).current
+        if version is not None and session.curator.resolve(skill, version) != current:
+            raise SkillError(
+                f"{skill}: {current[:10]} is served, not {version}; nothing was retired"
+            )
         if not dry_run:
             session.curator.retire(skill, evidence={"by": "user"}, reason=reason)
     verb = "would retire" if dry_run else "retired"
     emit(
-        {"skill": skill, "version": version, "dry_run": dry_run},
+        {"skill": skill, "version": current, "dry_run": dry_run},
         as_json,
-        lambda _: click.echo(f"{verb} {skill} {version[:10]}; `skillforge restore {skill}` undoes"),
+        lambda _: click.echo(f"{verb} {skill} {current[:10]}; `skillforge restore {skill}` undoes"),
     )
     return EXIT_OK
 
 
 @click.command("restore")
 @click.argument("skill")
+@version_option("--version", "Which one to serve, the last one served by default")
 @project_option
 @json_option
-def restore(skill: str, project: Path | None, as_json: bool) -> int:
+def restore(skill: str, version: str | None, project: Path | None, as_json: bool) -> int:
     """Serve a retired skill again, byte for byte."""
     with open_session(project, write=True) as session:
-        version = session.curator.restore(skill)
+        target = session.curator.restore(skill, version)
     emit(
-        {"skill": skill, "version": version},
+        {"skill": skill, "version": target},
         as_json,
-        lambda _: click.echo(f"{skill} is served again at {version[:10]}"),
+        lambda _: click.echo(f"{skill} is served again at {target[:10]}"),
     )
     return EXIT_OK
 
@@ -284,7 +384,9 @@ COMMANDS = {
     "show": show_,
     "history": history,
     "diff": diff,
+    "adopt": adopt,
     "rollback": rollback,
     "retire": retire,
     "restore": restore,
 }
+"""By name, for `skillforge.cli.main`."""

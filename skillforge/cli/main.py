@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("library", "Show one version of a skill: its units and its text."),
     "history": ("library", "Show every event of a skill's life."),
     "diff": ("library", "Show what changed between two versions of a skill."),
+    "adopt": ("library", "Write a staged version to the library's folder."),
     "rollback": ("library", "Serve an earlier version of a skill again."),
     "retire": ("library", "Stop serving a skill; it can be restored byte for byte."),
     "restore": ("library", "Serve a retired skill again, byte for byte."),

@@ -27,6 +27,13 @@ from skillforge.workflows.contrast import Report
 from skillforge.workflows.curate import require_served
 from skillforge.workflows.estimate import estimate
 
+stage_option = click.option(
+    "--stage-only/--adopt",
+    "stage_only",
+    default=None,
+    help="Let what is proven wait for `skillforge adopt`, or write it to the folder at once "
+    "(the default, unless the project file says `stage_only`).",
+)
 suite_option = click.option("--suite", default="desk", show_default=True, help="A task suite.")
 
 
@@ -66,13 +73,22 @@ def eval_(
 @click.command("evolve")
 @click.argument("skill")
 @suite_option
+@stage_option
 @project_option
 @json_option
 @paying_options
-def evolve(skill: str, suite: str, project: Path | None, as_json: bool, paying: Paying) -> int:
+def evolve(
+    skill: str,
+    suite: str,
+    stage_only: bool | None,
+    project: Path | None,
+    as_json: bool,
+    paying: Paying,
+) -> int:
     """Try to make one skill better: propose, screen, confirm on fresh tasks, decide."""
     with open_session(project, write=True) as session:
         engine = make_engine(session, suite, paying)
+        engine.stage_only = stage_only
         require_served(session.curator.state, skill)
         if paying.dry_run:
             return _estimate(engine, [skill], *_evolve_range(engine), as_json)
@@ -85,6 +101,7 @@ def evolve(skill: str, suite: str, project: Path | None, as_json: bool, paying: 
         tables.paired_table([data])
         _reasons([data])
         tables.audit_table([report.audit_json()])
+        _staged([data])
         click.echo(tables.spend_line(spend))
 
     emit(data, as_json, show)
@@ -93,7 +110,7 @@ def evolve(skill: str, suite: str, project: Path | None, as_json: bool, paying: 
 
 def _evolve_exit(data: Report) -> int:
     decisions = {c["decision"] for c in data["candidates"]}
-    if data["adopted"] or decisions <= {"no_change"}:
+    if data["adopted"] or data["staged"] or decisions <= {"no_change"}:
         return EXIT_OK
     rejected = {"rejected_harm", "rejected_futile", "screened_out", "refused", "rolled_back"}
     return EXIT_NEGATIVE if decisions & rejected else EXIT_INCONCLUSIVE
@@ -101,13 +118,17 @@ def _evolve_exit(data: Report) -> int:
 
 @click.command("nightly")
 @suite_option
+@stage_option
 @project_option
 @json_option
 @paying_options
-def nightly(suite: str, project: Path | None, as_json: bool, paying: Paying) -> int:
+def nightly(
+    suite: str, stage_only: bool | None, project: Path | None, as_json: bool, paying: Paying
+) -> int:
     """Evolve the library under a budget, then audit, retire, promote, re-index and report."""
     with open_session(project, write=True) as session:
         engine = make_engine(session, suite, paying)
+        engine.stage_only = stage_only
         order = jobs.night_order(engine)
         if paying.dry_run:
             return estimate_night(engine, order, as_json)
@@ -143,6 +164,7 @@ def show_night(data: Mapping[str, Any]) -> None:
         click.echo(f"promoted  {promoted['skill']} {promoted['version'][:10]}")
     for retired in data["retired"]:
         click.echo(f"retired   {retired['skill']} {retired['version'][:10]}: {retired['reason']}")
+    _staged(data["skills"])
     if data["unmeasured"]:
         click.echo(f"left unmeasured: {', '.join(data['unmeasured'])}")
     click.echo(tables.spend_line(data["spend"]))
@@ -158,6 +180,12 @@ def _together(composition: Mapping[str, Any] | None) -> None:
     if not composition["rolled_back"]:
         pairs = composition["tests"][0].get("confirm", {}).get("pairs", 0)
         click.echo(f"together  {', '.join(composition['edits'])}: no joint loss ({pairs} pairs)")
+
+
+def _staged(reports: Any) -> None:
+    for report in reports:
+        if report["staged"]:
+            click.echo(f"staged    {report['skill']} {report['staged'][:10]}: `skillforge adopt`")
 
 
 def _reasons(reports: Any) -> None:

@@ -15,12 +15,11 @@ import click
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.adapters.project import FILE, Project, find_project, load_project
+from skillforge.cli.lock import ProjectLock
 from skillforge.errors import ConfigError, LedgerError
 from skillforge.workflows.curate import Curator
 
 if TYPE_CHECKING:
-    from filelock import FileLock
-
     from skillforge.core.chat import ChatRequest
     from skillforge.core.package import Package
     from skillforge.core.task import Suite
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 CACHE_MIB = 256
 """Main memory for the prompt prefixes of arms that are not in a slot just now."""
-
-LOCK_PATIENCE = 2.0
-"""Seconds that a writing command waits for the moment that a reading one brings things in step."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,43 +151,27 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
         )
     project = load_project(root, os.environ)
     with ExitStack() as stack:
-        lock = _lock(project, write)
-        if lock is not None:
-            stack.callback(lock.release)
+        lock = ProjectLock(project.state)
+        stack.callback(lock.release)
+        alone = lock.acquire(project.settings.library.lock_seconds if write else 0)
+        if write and not alone:
+            raise LedgerError(
+                f"{project.state}: {lock.holder()} is writing to this project; wait for it to "
+                "end, then repeat, or set SKILLFORGE_LIBRARY_LOCK_SECONDS to wait for longer"
+            )
         ledger = SqliteLedger(project.state / "ledger.db")
         stack.callback(ledger.close)
-        library = FolderLibrary(project.library, mend=lock is not None)
+        library = FolderLibrary(project.library, mend=alone)
         session = Session(
             project=project,
             ledger=ledger,
             library=library,
             curator=Curator(ledger=ledger, library=library),
         )
-        if lock is not None:
+        if alone:
             session.notes = session.curator.sync()
             for note in session.notes:
                 click.echo(f"note: {note}", err=True)
             if not write:
                 lock.release()
         yield session
-
-
-def _lock(project: Project, write: bool) -> FileLock | None:
-    """Take the project's lock; return None where a reading command found it taken."""
-    from filelock import FileLock, Timeout
-
-    path = project.state / "lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path, timeout=LOCK_PATIENCE if write else 0)
-        lock.acquire()
-    except Timeout as error:
-        if not write:
-            return None
-        raise LedgerError(
-            f"{path}: another skillforge command is writing to this project; wait for it to end, "
-            "then repeat"
-        ) from error
-    except OSError as error:
-        raise LedgerError(f"{path}: {error}; check that the folder can be written") from error
-    return lock

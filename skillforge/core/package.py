@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ from skillforge.core.document import Document, parse_document
 from skillforge.core.lines import to_lf
 from skillforge.errors import SkillError
 
-_MAGIC = b"skillforge-package 1\n"
+_MAGIC = b"skillforge-package 2\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,44 +161,39 @@ def _check_path(name: str, path: str, files: Mapping[str, PackageFile]) -> None:
         raise SkillError(f"skill {name!r} holds {path!r} below another file; rename one of them")
 
 
-def pack(package: Package) -> bytes:
-    """Return the package as one deterministic byte string, for a blob store.
+def pack(package: Package) -> tuple[bytes, ...]:
+    """Return the package as blobs for a content-addressed store: a manifest, then its files.
 
-    Nothing is compressed: the output of a compressor changes between its versions, and a content
-    address must not. A store may compress what it keeps.
+    What two versions share is stored once. Nothing is compressed: the output of a compressor
+    changes between its versions, and a content address must not. A store may compress.
     """
-    rows = [[path, f.executable, len(f.data)] for path, f in package.files.items()]
-    header = canonical_json({"files": rows, "name": package.name}).encode()
-    content = b"".join(f.data for f in package.files.values())
-    return b"".join([_MAGIC, str(len(header)).encode(), b"\n", header, content])
+    rows = [[path, f.executable, sha256(f.data)] for path, f in package.files.items()]
+    manifest = canonical_json({"files": rows, "name": package.name}).encode()
+    return (_MAGIC + manifest, *(f.data for f in package.files.values()))
 
 
-def unpack(data: bytes) -> Package:
+def unpack(manifest: bytes, blob: Callable[[str], bytes]) -> Package:
     """Return the package that `pack` wrote.
 
+    Args:
+        manifest: The first of its blobs.
+        blob: Returns the bytes stored under a SHA-256; what it raises is passed on.
+
     Raises:
-        SkillError: The bytes are no packed package, or are cut or changed.
+        SkillError: The manifest is none, or is cut or changed.
     """
     try:
-        return _unpack(data)
-    except (ValueError, TypeError, KeyError, IndexError) as error:
+        if not manifest.startswith(_MAGIC):
+            raise ValueError(f"expected it to start with {_MAGIC.decode().strip()!r}")
+        header = json.loads(manifest.removeprefix(_MAGIC))
+        rows = [
+            (str(path), bool(executable), digest) for path, executable, digest in header["files"]
+        ]
+        name = str(header["name"])
+    except (ValueError, TypeError, KeyError) as error:
         raise SkillError(
-            f"these {len(data)} bytes are no packed skill ({error}); restore them from a backup"
+            f"these {len(manifest)} bytes are no manifest of a skill ({error}); restore them from "
+            "a backup"
         ) from error
-
-
-def _unpack(data: bytes) -> Package:
-    if not data.startswith(_MAGIC):
-        raise ValueError("expected them to start with 'skillforge-package 1'")
-    end = data.index(b"\n", len(_MAGIC))
-    at = end + 1 + int(data[len(_MAGIC) : end])
-    header = json.loads(data[end + 1 : at])
-    files: dict[str, PackageFile] = {}
-    for path, executable, size in header["files"]:
-        if not isinstance(size, int) or size < 0 or not isinstance(executable, bool):
-            raise ValueError(f"the header row of {path!r} is damaged")
-        files[path] = PackageFile(data=data[at : at + size], executable=executable)
-        at += size
-    if at != len(data):
-        raise ValueError(f"expected {at} bytes by the header")
-    return Package(name=header["name"], files=files)
+    files = {path: PackageFile(data=blob(digest), executable=run) for path, run, digest in rows}
+    return Package(name=name, files=files)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
 
@@ -69,31 +70,57 @@ def _in_order(units: Iterable[str], chosen: set[str]) -> tuple[str, ...]:
 
 
 def unified_patch(a: Package, b: Package) -> str:
-    """Return a unified diff of all files, empty where the packages are equal.
+    """Return a unified diff of all files in git's form, empty where the packages are equal.
 
-    Binary files and changes of mode are named in one line each.
+    Binary files are named, and so are changes of mode. A carriage return that a terminal would
+    swallow is shown as ␍; where there is none, `git apply` takes the patch.
     """
     parts: list[str] = []
     for path in diff_units(a, b).files:
-        old, new = a.files.get(path), b.files.get(path)
-        if old and new and old.executable != new.executable:
-            parts.append(f"mode of {path}: {_mode(old)} -> {_mode(new)}\n")
-        parts.extend(_patch(path, old, new))
+        parts.extend(_file_patch(path, a.files.get(path), b.files.get(path)))
     return "".join(parts)
 
 
-def _mode(file: PackageFile) -> str:
-    return "executable" if file.executable else "plain"
-
-
-def _patch(path: str, old: PackageFile | None, new: PackageFile | None) -> list[str]:
+def _file_patch(path: str, old: PackageFile | None, new: PackageFile | None) -> Iterator[str]:
+    source, target = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    yield f"diff --git {source} {target}\n"
+    if old is None and new is not None:
+        yield f"new file mode {_mode(new)}\n"
+    elif new is None and old is not None:
+        yield f"deleted file mode {_mode(old)}\n"
+    elif old and new and old.executable != new.executable:
+        yield f"old mode {_mode(old)}\nnew mode {_mode(new)}\n"
+    source, target = source if old else "/dev/null", target if new else "/dev/null"
     try:
-        before = split_lines(old.data.decode()) if old else []
-        after = split_lines(new.data.decode()) if new else []
+        before, after = _text(old), _text(new)
     except UnicodeDecodeError:
-        return [f"binary file {path} differs\n"]
-    source, target = f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null"
-    return [_shown(line) for line in unified_diff(before, after, source, target)]
+        if not (old and new and old.data == new.data):
+            yield f"Binary files {source} and {target} differ\n"
+        return
+    for line in unified_diff(before, after, _ended(source), _ended(target)):
+        yield _shown(line)
+
+
+def _mode(file: PackageFile) -> str:
+    return "100755" if file.executable else "100644"
+
+
+def _text(file: PackageFile | None) -> list[str]:
+    """Return the lines of a text file; one with a NUL byte is binary, as for git."""
+    data = file.data if file else b""
+    if b"\0" in data:
+        raise UnicodeDecodeError("utf-8", data, data.index(0), data.index(0) + 1, "a NUL byte")
+    return split_lines(data.decode())
+
+
+def _quoted(path: str) -> str:
+    """Quote a path that holds quotes or what a terminal would obey."""
+    return json.dumps(path) if '"' in path or not path.isprintable() else path
+
+
+def _ended(path: str) -> str:
+    """End a name that holds a space with a tab, so that what follows is no part of it."""
+    return f"{path}\t" if " " in path else path
 
 
 def _shown(line: str) -> str:

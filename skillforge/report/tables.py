@@ -38,7 +38,8 @@ def paired_table(reports: Sequence[Mapping[str, Any]]) -> None:
         for candidate in report["candidates"]:
             edit = candidate["edits"][0]
             confirm = candidate["confirm"] or {}
-            adopted = candidate["version"] is not None and candidate["version"] == report["adopted"]
+            version = candidate["version"]
+            now = [w for w in ("adopted", "staged") if version is not None and report[w] == version]
             rows.append(
                 [
                     report["skill"],
@@ -52,7 +53,7 @@ def paired_table(reports: Sequence[Mapping[str, Any]]) -> None:
                     interval(confirm.get("lift_interval")),
                     e_value(confirm.get("e_value")),
                     e_value(confirm.get("e_harm")),
-                    f"{candidate['decision']}{' (adopted)' if adopted else ''}",
+                    " ".join([candidate["decision"], *(f"({word})" for word in now)]),
                 ]
             )
     table(columns, rows, title="Candidates: paired rollouts, base against edited skill")

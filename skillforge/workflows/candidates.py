@@ -148,6 +148,8 @@ class SkillReport:
     audit: tuple[UnitUtility, ...] = ()
     adopted: str | None = None
     """Version adopted, if any."""
+    staged: str | None = None
+    """Version that waits to be adopted, if any."""
     stopped_by: str | None = None
     """Why the work on this skill ended early, if it did."""
 
@@ -158,6 +160,7 @@ class SkillReport:
             "skill": self.skill,
             "base": self.base,
             "adopted": self.adopted,
+            "staged": self.staged,
             "candidates": [c.to_json() for c in self.candidates],
             "stopped_by": self.stopped_by,
         }
@@ -168,7 +171,7 @@ class SkillReport:
             c.proposal.edit.unit
             for c in self.candidates
             if c.package is not None
-            and c.package.version == self.adopted
+            and c.package.version in (self.adopted, self.staged)
             and c.proposal.edit.op == "PRUNE"
         }
         return {

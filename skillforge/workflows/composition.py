@@ -37,7 +37,7 @@ LINEAGE = "library/composition"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedEdit:
-    """An edit that a night adopted."""
+    """An edit that a night adopted or staged."""
 
     skill: str
     parent: str
@@ -214,7 +214,7 @@ class Composer:
 
 
 def planned(bench: Bench, state: LibraryState) -> tuple[Edits, dict[str, str]]:
-    """Return the edits that a run adopted and the library before them, and write both down.
+    """Return the edits that a run accepted and the library before them, and write both down.
 
     A rerun after a crash gets what was written: it must not choose anew from what is left.
     """
@@ -222,14 +222,23 @@ def planned(bench: Bench, state: LibraryState) -> tuple[Edits, dict[str, str]]:
         edits = tuple(AcceptedEdit(**edit) for edit in event.data["edits"])
         return edits, dict(event.data["library"])
     found: dict[str, AcceptedEdit] = {}
-    for event in bench.ledger.events(run=bench.run, kinds=("version.adopted",)):
-        names = ("skill", "parent", "version", "candidate")
-        edit = AcceptedEdit(**{name: event.data[name] for name in names})
-        first = found.get(edit.skill)
-        found[edit.skill] = edit if first is None else replace(edit, parent=first.parent)
-    library = {name: state.skill(name).current for name in state.served}
-    standing = tuple(e for e in found.values() if library.get(e.skill) == e.version)
-    library |= {edit.skill: edit.parent for edit in standing}
+    for event in bench.ledger.events(run=bench.run, kinds=("version.staged",)):
+        skill, base, version = (event.data[name] for name in ("skill", "base", "version"))
+        first = found.get(skill)
+        found[skill] = AcceptedEdit(
+            skill=skill,
+            parent=base if first is None else first.parent,
+            version=version,
+            candidate=event.data["candidate"],
+        )
+    served = {name: state.skill(name).current for name in state.served}
+    waiting = {(name, s.version) for name, every in state.staged.items() for s in every}
+    standing = tuple(
+        e
+        for e in found.values()
+        if e.version == served.get(e.skill) or (e.skill, e.version) in waiting
+    )
+    library = served | {edit.skill: edit.parent for edit in standing if edit.skill in served}
     data = {
         "edits": [{n: getattr(e, n) for n in e.__dataclass_fields__} for e in standing],
         "library": library,

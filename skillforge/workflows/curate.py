@@ -1,18 +1,23 @@
-"""The life of skills in the library: take in, adopt, roll back, retire, restore.
+"""The life of skills in the library: take in, stage, adopt, roll back, retire, restore.
 
-The ledger is the truth and is written first; the user's folder follows. Opening the library
-finishes a folder write that a crash cut off, and takes a hand edit in as a version of its own:
-nothing the user wrote is ever overwritten.
+The ledger is the truth and the user's folder follows: the folder's next state is laid out beside
+it, the change is recorded, then the folder is swapped. Opening the library ends a folder write that
+a crash cut off, and takes a hand edit in as a version of its own: nothing the user wrote is ever
+overwritten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
+from skillforge.core.digest import sha256
 from skillforge.core.events import NewEvent
-from skillforge.core.library import FOLDED, LibraryState, SkillRecord, fold, suggest
+from skillforge.core.library import LibraryState, SkillRecord, Staged, suggest
+from skillforge.core.library_fold import FOLDED, fold
+from skillforge.core.moments import end_of_moment
 from skillforge.core.package import Package, pack, unpack
 from skillforge.errors import SkillError
 from skillforge.ports import Ledger, Library
@@ -35,34 +40,50 @@ class Curator:
             self._state, self._seen = fold(fresh, self._state), fresh[-1].seq
         return self._state
 
+    def state_at(self, date: str) -> LibraryState | None:
+        """Return the library as it stood at the end of a day or moment; None for no date."""
+        end = end_of_moment(date)
+        if end is None:
+            return None
+        return fold(takewhile(lambda e: e.at < end, self.ledger.events(kinds=FOLDED)))
+
     def package(self, skill: str, version: str | None = None) -> Package:
         """Return a version of a skill, the current one by default.
 
         Args:
             skill: Name of the skill.
-            version: Full version or an unambiguous prefix of it.
+            version: As `resolve` takes it.
 
         Raises:
             SkillError: No such skill or version, or an ambiguous prefix.
+            LedgerError: Its files were erased from the ledger.
         """
-        wanted = version if version is not None else self.state.skill(skill).current
+        wanted = self.state.skill(skill).current if version is None else version
         record = self.state.versions[skill, self.resolve(skill, wanted)]
-        return unpack(self.ledger.get_blob(record.blob))
+        return unpack(self.ledger.get_blob(record.blob), self.ledger.get_blob)
 
-    def resolve(self, skill: str, prefix: str) -> str:
-        """Return the one version of a skill that starts with a prefix.
+    def resolve(self, skill: str, version: str) -> str:
+        """Return the one version of a skill that is meant.
+
+        Args:
+            skill: Name of the skill.
+            version: The full version, an unambiguous prefix of it, or a date
+                (`skillforge.core.moments`): the version that was current at its end, in UTC.
 
         Raises:
-            SkillError: None or several do.
+            SkillError: There is none, or a prefix fits several.
         """
         self.state.skill(skill)
-        known = [version for (name, version) in self.state.versions if name == skill]
-        found = [version for version in known if version.startswith(prefix)]
-        if len(found) == 1:
-            return found[0]
-        shorts = ", ".join(version[:10] for version in found or known)
-        what = "several versions" if found else "no version"
-        raise SkillError(f"{skill}: {what} starting with {prefix!r}; use one of {shorts}")
+        then = self.state_at(version)
+        if then is not None:
+            if skill not in then.skills:
+                raise SkillError(
+                    f"{skill}: the library did not have it yet on {version}; "
+                    f"`skillforge history {skill}` shows since when"
+                )
+            return then.skills[skill].current
+        known = [found for (name, found) in self.state.versions if name == skill]
+        return _only(skill, version, known)
 
     def served(self) -> dict[str, Package]:
         """Return the served packages by name."""
@@ -74,11 +95,7 @@ class Curator:
         Unfinished folder writes are finished, hand edits become versions, new folders are
         imported. A served skill whose folder is gone is named, not touched.
         """
-        notes: list[str] = []
-        for name, record in sorted(self.state.skills.items()):
-            if not record.written and self._holds_known_bytes(name):
-                self._write_folder(name)
-                notes.append(f"{name}: finished a folder write that had been interrupted")
+        notes, unfinished = self._finish_writes()
         present = {package.name: package for package in self.library.read_all()}
         names = set(self.state.skills)
         new = [present[name] for name in sorted(present) if name not in names]
@@ -88,57 +105,148 @@ class Curator:
             notes.append(f"imported {len(new)} skills: {', '.join(p.name for p in new)}")
         for name, package in sorted(present.items()):
             known = self.state.skill(name)
-            if not known.served or known.current != package.version:
+            changed = not known.served or known.current != package.version
+            if changed and name not in unfinished:
                 self.take_in(package)
                 notes.append(f"{name}: hand edit taken in as version {package.short}")
         for name in self.state.served:
-            if name not in present:
+            if name not in present and name not in unfinished:
                 notes.append(
                     f"{name}: its folder is gone; `skillforge restore {name}` brings it back"
                 )
         return tuple(notes)
 
-    def take_in(self, package: Package, *, origin: Mapping[str, Any] | None = None) -> None:
-        """Record a package of the folder as the current version of its skill, unmeasured."""
-        blob = pack(package)
-        digest = self.ledger.put_blob(blob)
-        data = {"skill": package.name, "version": package.version, "blob": digest}
-        self.ledger.append(
-            [NewEvent(kind="skill.imported", data=data | {"origin": dict(origin or {})})]
-        )
+    def _finish_writes(self) -> tuple[list[str], set[str]]:
+        """Finish folder writes that a crash cut off; return notes, and what the disk refused."""
+        notes, unfinished = [], set()
+        for name, record in sorted(self.state.skills.items()):
+            if not record.written and self._holds_known_bytes(name):
+                try:
+                    self._write_folder(name)
+                    notes.append(f"{name}: finished a folder write that had been interrupted")
+                except SkillError as error:
+                    unfinished.add(name)
+                    notes.append(f"{name}: a folder write is still unfinished: {error}")
+        return notes, unfinished
 
-    def adopt(self, skill: str, version: str, *, run: str, candidate: str, evidence: str) -> bool:
-        """Serve another version of a skill, if the folder still holds the current one.
+    def take_in(
+        self, package: Package, *, origin: Mapping[str, Any] | None = None, written: bool = True
+    ) -> None:
+        """Record a package as the current version of its skill, unmeasured.
+
+        Args:
+            package: What is served from now on.
+            origin: Where it comes from, if not from the folder.
+            written: Whether the folder holds it already.
+        """
+        blobs = pack(package)
+        data = {"skill": package.name, "version": package.version, "blob": sha256(blobs[0])}
+        source = {"origin": dict(origin or {}), "written": written}
+        event = NewEvent(kind="skill.imported", data=data | source)
+        self.ledger.record([event], blobs=blobs)
+
+    def bring_in(self, package: Package, origin: Mapping[str, Any]) -> None:
+        """Serve a package from outside the folder, unmeasured.
+
+        Raises:
+            SkillError: The folder holds something else under that name, or the disk refused.
+        """
+
+        def record() -> None:
+            if self.library.read(package.name) not in (None, package):
+                raise SkillError(f"{package.name}: the library's folder holds another skill by now")
+            self.take_in(package, origin=origin, written=False)
+
+        self.library.write(package, ready=record)
+        self._written(package.name)
+
+    def stage(
+        self, skill: str, version: str, *, base: str, run: str, candidate: str, evidence: str
+    ) -> None:
+        """Put a version forward to take the place of the one it was decided against.
+
+        The folder is not touched. Staging what is staged already, on the same base, does nothing.
+        """
+        known = self.state.staged.get(skill, ())
+        if not any((s.version, s.base) == (version, base) for s in known):
+            data = {"skill": skill, "version": version, "base": base}
+            data |= {"candidate": candidate, "evidence": evidence}
+            self.ledger.append([NewEvent(kind="version.staged", data=data, run=run)])
+
+    def adopt(self, skill: str, version: str | None = None, *, run: str = "") -> str:
+        """Serve a staged version, if the folder holds the one it was decided against.
+
+        Args:
+            skill: Name of the skill.
+            version: A staged version or a prefix of it, or a date: the newest of those that were
+                staged by its end. None means the newest.
+            run: The run that asks for it, if one does.
 
         Returns:
-            False if the folder was edited by hand in between: the edit is taken in as a version
-            of its own and nothing is overwritten.
+            The version adopted.
+
+        Raises:
+            SkillError: Nothing is staged, another version is served by now, the folder was edited
+                by hand (the edit is then taken in) or is gone, or the disk refused. What was
+                staged stays so.
         """
-        record = self.state.skill(skill)
-        on_disk = self.library.read(skill)
-        if on_disk is None or on_disk.version != record.current:
-            if on_disk is not None:
-                self.take_in(on_disk)
-            return False
-        data = {
-            "skill": skill,
-            "version": version,
-            "parent": record.current,
-            "candidate": candidate,
-            "evidence": evidence,
-        }
-        self.ledger.append([NewEvent(kind="version.adopted", data=data, run=run)])
-        self._write_folder(skill)
-        return True
+        record = require_served(self.state, skill)
+        chosen = self._find_staged(skill, version)
+        self._guard_hand_edit(skill, record)
+        if chosen.base != record.current:
+            base, current, new = chosen.base[:10], record.current[:10], chosen.version[:10]
+            raise SkillError(
+                f"{skill}: {new} was decided against {base}, but {current} is served by now, and "
+                f"nothing says that {new} is better than that; compare them with `skillforge diff "
+                f"{skill} {current} {new}`; to have {new} all the same, `skillforge rollback "
+                f"{skill} --to {base}` first ({current} is kept), then adopt"
+            )
+        if self.library.read(skill) is None:
+            raise SkillError(
+                f"{skill}: its folder is gone; `skillforge restore {skill}` first, then adopt"
+            )
+        data = {"skill": skill, "version": chosen.version, "parent": chosen.base}
+        data |= {"candidate": chosen.candidate, "evidence": chosen.evidence}
+        self._change("version.adopted", data, run=run)
+        return chosen.version
+
+    def withdraw(self, skill: str, version: str, *, reason: str, run: str = "") -> None:
+        """Take back a version that is staged, on evidence that speaks against it."""
+        data = {"skill": skill, "version": version, "reason": reason}
+        self.ledger.append([NewEvent(kind="version.withdrawn", data=data, run=run)])
+
+    def _find_staged(self, skill: str, version: str | None) -> Staged:
+        waiting = self.state.staged.get(skill, ())
+        then = None if version is None else self.state_at(version)
+        if then is not None:
+            early = {s.version for s in then.staged.get(skill, ())}
+            waiting = tuple(s for s in waiting if s.version in early)
+        if not waiting:
+            when = "" if then is None else f" since {version}"
+            raise SkillError(
+                f"{skill}: nothing is staged{when}; `skillforge list` shows what is, `skillforge "
+                "rollback --to VERSION` serves a version that was served before"
+            )
+        if version is None or then is not None:
+            return waiting[-1]
+        wanted = _only(skill, version, [s.version for s in waiting], "staged version")
+        return next(s for s in waiting if s.version == wanted)
 
     def roll_back(self, skill: str, *, to: str | None = None, reason: str, run: str = "") -> str:
         """Serve an earlier version again, its parent by default; return that version.
 
+        Args:
+            skill: Name of the skill.
+            to: The version, as `resolve` takes it.
+            reason: Why, for the history.
+            run: The run that asks for it, if one does.
+
         Raises:
-            SkillError: There is no such version, or the current one has no parent.
+            SkillError: There is no such version, the current one has no parent, the folder was
+                edited by hand, or the disk refused.
         """
         record = self.state.skill(skill)
-        current = self.state.versions[skill, record.current]
+        current = self.state.current(skill)
         if to is None and not current.parent:
             raise SkillError(
                 f"{skill}: version {record.current[:10]} has no parent to roll back to; "
@@ -147,45 +255,49 @@ class Curator:
         target = self.resolve(skill, to if to is not None else current.parent)
         if target == record.current:
             raise SkillError(f"{skill}: version {target[:10]} is already the one that is served")
-        self._guard_hand_edit(skill, record)
         data = {"skill": skill, "from": record.current, "version": target, "reason": reason}
-        self.ledger.append([NewEvent(kind="version.rolled_back", data=data, run=run)])
-        self._write_folder(skill)
+        self._change("version.rolled_back", data, run=run)
         return target
 
     def retire(self, skill: str, *, evidence: Mapping[str, Any], reason: str, run: str = "") -> str:
         """Stop serving a skill; the whole package stays in the ledger. Returns its version.
 
         Raises:
-            SkillError: There is no such skill, or it is retired already.
+            SkillError: There is no such skill, it is retired already, its folder was edited by
+                hand, or the disk refused.
         """
         record = self.state.skill(skill)
         if not record.served:
             raise SkillError(f"{skill} is retired already; `skillforge restore {skill}` undoes it")
-        self._guard_hand_edit(skill, record)
         data = {
             "skill": skill,
             "version": record.current,
             "evidence": dict(evidence),
             "reason": reason,
         }
-        self.ledger.append([NewEvent(kind="skill.retired", data=data, run=run)])
-        self._write_folder(skill)
+        self._change("skill.retired", data, run=run, remove=True)
         return record.current
 
-    def restore(self, skill: str, *, run: str = "") -> str:
+    def restore(self, skill: str, version: str | None = None, *, run: str = "") -> str:
         """Serve a retired or missing skill again, byte for byte. Returns its version.
 
+        Args:
+            skill: Name of the skill.
+            version: As `resolve` takes it; the one that was served last by default.
+            run: The run that asks for it, if one does.
+
         Raises:
-            SkillError: There is no such skill, or nothing to restore.
+            SkillError: There is no such skill or version, nothing to restore, or the disk refused.
         """
         record = self.state.skill(skill)
         if record.served and self.library.read(skill) is not None:
-            raise SkillError(f"{skill} is served; there is nothing to restore")
-        data = {"skill": skill, "version": record.current}
-        self.ledger.append([NewEvent(kind="skill.restored", data=data, run=run)])
-        self._write_folder(skill)
-        return record.current
+            raise SkillError(
+                f"{skill} is served; there is nothing to restore: `skillforge rollback {skill} "
+                "--to VERSION` serves another version"
+            )
+        target = record.current if version is None else self.resolve(skill, version)
+        self._change("skill.restored", {"skill": skill, "version": target}, run=run)
+        return target
 
     def _holds_known_bytes(self, skill: str) -> bool:
         """Whether replacing the folder loses nothing: it is absent, or a version of the ledger."""
@@ -202,14 +314,56 @@ class Curator:
                 f"{on_disk.short}: look at it with `skillforge history {skill}`, then repeat"
             )
 
+    def _change(
+        self, kind: str, data: Mapping[str, Any], *, run: str, remove: bool = False
+    ) -> None:
+        """Record what is served from now on, and make the folder follow.
+
+        It is recorded once all is laid out on the disk: one that is full or read-only ends the
+        change before it has begun. A hand edit made meanwhile ends it too.
+        """
+        skill = data["skill"]
+        before = self.state.skill(skill)
+        self._guard_hand_edit(skill, before)
+
+        def record() -> None:
+            self._guard_hand_edit(skill, before)
+            self.ledger.append([NewEvent(kind=kind, data=data, run=run)])
+
+        if not remove:
+            self.library.write(self.package(skill, data["version"]), ready=record)
+        elif self.library.read(skill) is not None:
+            self.library.remove(skill, ready=record)
+        else:
+            record()
+        self._written(skill)
+
     def _write_folder(self, skill: str) -> None:
-        record = self.state.skill(skill)
-        if record.served:
+        """Make the folder hold what the ledger says."""
+        record, on_disk = self.state.skill(skill), self.library.read(skill)
+        if record.served and (on_disk is None or on_disk.version != record.current):
             self.library.write(self.package(skill))
-        elif self.library.read(skill) is not None:  # a crash may have come after the removal
+        elif not record.served and on_disk is not None:
             self.library.remove(skill)
-        data = {"skill": skill, "version": record.current}
+        self._written(skill)
+
+    def _written(self, skill: str) -> None:
+        data = {"skill": skill, "version": self.state.skill(skill).current}
         self.ledger.append([NewEvent(kind="folder.written", data=data)])
+
+
+def _only(skill: str, prefix: str, known: Sequence[str], what: str = "version") -> str:
+    """Return the one version that starts with a prefix.
+
+    Raises:
+        SkillError: None or several do.
+    """
+    found = [version for version in known if version.startswith(prefix)]
+    if len(found) == 1:
+        return found[0]
+    shorts = ", ".join(version[:10] for version in found or known)
+    count = f"several {what}s" if found else f"no {what}"
+    raise SkillError(f"{skill}: {count} starting with {prefix!r}; use one of {shorts}, or a date")
 
 
 def require_served(state: LibraryState, skill: str) -> SkillRecord:

@@ -16,7 +16,7 @@ from skillforge.core.package import Package
 from skillforge.core.records import ROLLOUTS, read_rollout
 from skillforge.core.rollout import Rollout
 from skillforge.core.task import Split, Suite, Task
-from skillforge.errors import BudgetSpent, SuiteError
+from skillforge.errors import BudgetSpent, SkillError, SuiteError
 from skillforge.ports import ChatModel
 from skillforge.workflows import contrast
 from skillforge.workflows.audit import audit_units, audited_units
@@ -63,6 +63,8 @@ class EvolveSettings:
     """Confirm tasks run together before the gate looks again."""
     k: int = 1
     """Skills that a task is given, the one under test included."""
+    stage_only: bool = False
+    """Whether a proven version waits for `adopt` instead of being written to the folder."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,7 +113,7 @@ class Evolver:
                 if candidate.open:
                     candidate.close(Decision.INSUFFICIENT_EVIDENCE, str(spent))
                     self._journal.closed(base, candidate)
-        report.adopted = self._adopt(base, report.candidates)
+        self._serve(base, report)
         return report
 
     def _tasks(self, skill: str, split: Split) -> tuple[Task, ...]:
@@ -268,42 +270,47 @@ class Evolver:
         version = candidate.package.version if candidate.package else None
         return sum(r.cost_usd for r in rollouts if (r.purpose, r.subject) == (purpose, version))
 
-    def _adopt(self, base: Package, candidates: Sequence[Candidate]) -> str | None:
-        """Adopt the proven candidate of the largest lift; the others' base is then gone.
+    def _serve(self, base: Package, report: SkillReport) -> None:
+        """Stage the proven candidate of the largest lift, and adopt it unless told to wait.
 
-        E-values of different claims do not compare, and overshoot would decide between them.
+        The others' base is then gone. E-values of different claims do not compare, and overshoot
+        would decide between them.
         """
         winners = [
             c
-            for c in candidates
+            for c in report.candidates
             if c.decision is Decision.PROBATION and c.result is not None and c.package is not None
         ]
         if not winners:
-            return None
+            return
         winners.sort(key=_lift, reverse=True)
         best = winners[0]
         assert best.package is not None
         for other in winners[1:]:
             other.reasons = (
                 *other.reasons,
-                f"not adopted: measured against {base.short}, which {best.id} has replaced",
+                f"not adopted: measured against {base.short}, which {best.id} is to replace",
             )
-        version = best.package.version
-        if self.curator.state.skill(base.name).current == version:
-            return version
-        adopted = self.curator.adopt(
+        curator, version = self.curator, best.package.version
+        if curator.state.skill(base.name).current == version:
+            report.adopted = version
+            return
+        curator.stage(
             base.name,
             version,
+            base=base.version,
             run=self.bench.run,
             candidate=best.id,
             evidence=Decision.PROBATION.value,
         )
-        if not adopted:
-            best.reasons = (
-                *best.reasons,
-                "not adopted: the folder was edited by hand meanwhile; the edit was taken in",
-            )
-        return version if adopted else None
+        report.staged = version
+        if self.settings.stage_only:
+            return
+        try:
+            report.adopted = curator.adopt(base.name, version, run=self.bench.run)
+            report.staged = None
+        except SkillError as error:
+            best.reasons = (*best.reasons, f"staged, not adopted: {error}")
 
 
 def _is_held_out(task: Task) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skillforge.core.digest import canonical_json
+from skillforge.core.digest import canonical_json, sha256
 from skillforge.core.events import NewEvent
 from skillforge.core.package import Package, pack
 from skillforge.ports import Ledger
@@ -49,6 +49,7 @@ class Journal:
         if self._knows("candidate.proposed", candidate):
             return
         edit, package = candidate.proposal.edit, candidate.package
+        blobs = () if package is None else pack(package)
         data = {
             "candidate": candidate.id,
             "skill": base.name,
@@ -58,9 +59,10 @@ class Journal:
             "unit": edit.unit,
             "summary": edit.summary,
             "version": "" if package is None else package.version,
-            "blob": "" if package is None else self.ledger.put_blob(pack(package)),
+            "blob": sha256(blobs[0]) if blobs else "",
         }
-        self._append(self._event("candidate.proposed", data), *self._end(base, candidate))
+        events = [self._event("candidate.proposed", data), *self._end(base, candidate)]
+        self.ledger.record(events, blobs=blobs)
 
     def screened(self, base: Package, candidate: Candidate) -> None:
         """Write down what the screen said, also of a candidate that goes on to the gate."""

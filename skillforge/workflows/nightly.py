@@ -141,9 +141,12 @@ class Nightly:
         for edits in composition.harmful:
             names = ", ".join(edit.skill for edit in edits)
             for edit in edits:
-                if curator.state.skill(edit.skill).current == edit.version:
-                    reason = f"joint loss of the edits of {names}, proven on fresh tasks"
+                reason = f"joint loss of the edits of {names}, proven on fresh tasks"
+                state = curator.state
+                if state.skill(edit.skill).current == edit.version:
                     curator.roll_back(edit.skill, to=edit.parent, reason=reason, run=run)
+                elif any(s.version == edit.version for s in state.staged.get(edit.skill, ())):
+                    curator.withdraw(edit.skill, edit.version, reason=reason, run=run)
 
     async def _audit_library(self, report: NightReport) -> None:
         """Audit the skills that are most often retrieved for the tasks of others, one by one.
@@ -237,19 +240,20 @@ def open_cohort(ledger: Ledger) -> tuple[list[CohortMember], dict[str, tuple[str
 
     Every candidate that was registered counts, also one that never came to a decision: its
     e-value is then 1, the value at which it started. One that reached probation's evidence but was
-    not adopted, or was rolled back since, is not served, and so cannot be promoted.
+    not staged, or was rolled back since, is not to be served, and so cannot be promoted.
     """
     started: dict[str, tuple[str, str]] = {}
     proposed: set[str] = set()
-    adopted: dict[tuple[str, str], str] = {}
+    staged: dict[tuple[str, str], str] = {}
     evidence: dict[str, CohortMember] = {}
     for event in ledger.events(
         kinds=(
             "candidate.proposed",
             "gate.registered",
             "gate.decided",
-            "version.adopted",
+            "version.staged",
             "version.rolled_back",
+            "version.withdrawn",
             "cohort.closed",
         )
     ):
@@ -260,25 +264,27 @@ def open_cohort(ledger: Ledger) -> tuple[list[CohortMember], dict[str, tuple[str
             proposed.add(data["candidate"])
         elif event.kind == "gate.registered" and data["candidate"] in proposed:
             started[data["candidate"]] = (data["skill"], data["version"])
-        elif event.kind == "version.adopted":
-            adopted[data["skill"], data["version"]] = data.get("candidate", "")
+        elif event.kind == "version.staged":
+            staged[data["skill"], data["version"]] = data["candidate"]
         elif event.kind == "version.rolled_back":
-            adopted.pop((data["skill"], data["from"]), None)
+            staged.pop((data["skill"], data["from"]), None)
+        elif event.kind == "version.withdrawn":
+            staged.pop((data["skill"], data["version"]), None)
         elif event.kind == "gate.decided":
             evidence[data["candidate"]] = CohortMember(
                 candidate=data["candidate"],
                 decision=Decision(data["decision"]),
                 e_value=data["confirm"]["e_value"],
             )
-    standing = set(adopted.values())
+    standing = set(staged.values())
     return [_member(name, evidence.get(name), name in standing) for name in started], started
 
 
-def _member(name: str, found: CohortMember | None, adopted: bool) -> CohortMember:
+def _member(name: str, found: CohortMember | None, staged: bool) -> CohortMember:
     """Return a candidate as its cohort counts it."""
     undecided = Decision.INSUFFICIENT_EVIDENCE
     if found is None:
         return CohortMember(candidate=name, decision=undecided, e_value=1.0)
-    if found.decision is Decision.PROBATION and not adopted:
+    if found.decision is Decision.PROBATION and not staged:
         return replace(found, decision=undecided)
     return found

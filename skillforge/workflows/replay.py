@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from skillforge.core.events import check_chain
 from skillforge.core.gate import CohortMember, Decision, Registration, promote
-from skillforge.core.library import fold
+from skillforge.core.library_fold import fold
 from skillforge.errors import LedgerError
 from skillforge.ports import Ledger
 from skillforge.workflows.confirm import read_result

@@ -317,12 +317,13 @@ def test_a_library_folder_that_is_gone_is_named(processes, root):
 
 
 def test_a_project_in_use_refuses_writers_and_serves_readers(server, processes, root):
-    """While another command holds the project, writing ones end at once and reading ones work."""
+    """While another command holds the project, writing ones end and reading ones work."""
     assert processes.run("list", cwd=root).code == 0
-    asked = len(server.requests)
+    asked, soon = len(server.requests), {"SKILLFORGE_LIBRARY_LOCK_SECONDS": "0"}
     with FileLock(root / ".skillforge" / "lock"):
         for call in (EVAL, ("retire", "shout"), ("import", str(root / "skills"))):
-            refused(processes.run(*call, cwd=root), 1, "another skillforge command", "wait")
+            done = processes.run(*call, cwd=root, env=soon)
+            refused(done, 1, "another skillforge command", "wait")
         for call in (("list",), ("replay",), ("show", "shout"), ("log",)):
             assert processes.run(*call, cwd=root).code == 0
     assert len(server.requests) == asked

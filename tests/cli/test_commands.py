@@ -239,7 +239,7 @@ def test_list_show_history_and_diff_agree(processes, root):
     assert current in [e["version"] for e in life if e["kind"] == "version.adopted"]
     changed = read("diff", "mumble", life[0]["version"][:12])
     assert changed["b"] == current
-    assert changed["patch"].startswith("--- ")
+    assert changed["patch"].startswith("diff --git a/SKILL.md b/SKILL.md\n--- ")
     assert any(changed["changes"].values())
     assert processes.run("show", "mumble", "--version", life[0]["version"], cwd=root).code == 0
 

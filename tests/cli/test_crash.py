@@ -14,7 +14,7 @@ from support.processes import ProcessServer
 from support.small_project import event_counts, events, folder_bytes, write_project
 
 from skillforge.adapters.ledger import SqliteLedger
-from skillforge.core.library import FOLDED, fold
+from skillforge.core.library_fold import FOLDED, fold
 from skillforge.core.package import unpack
 
 PARALLEL, WAVE = 4, 8
@@ -143,7 +143,7 @@ def recorded(root: Path) -> dict[str, bytes]:
     try:
         found = fold(ledger.events(kinds=FOLDED))
         packages = {
-            name: unpack(ledger.get_blob(found.versions[name, found.skills[name].current].blob))
+            name: unpack(ledger.get_blob(found.current(name).blob), ledger.get_blob)
             for name in found.served
         }
     finally:
@@ -165,10 +165,13 @@ def recorded(root: Path) -> dict[str, bytes]:
         (("retire", "idle"), (), "gone", 1, False),
     ],
 )
-def test_a_folder_write_that_is_killed_is_finished_by_the_next_command(
+def test_a_folder_write_that_is_killed_is_ended_by_the_next_command(
     server, processes, tmp_path, arguments, before, ending, files, certain
 ):
-    """After the next command, the folder is the ledger's version byte for byte, never a mixture."""
+    """After the next command, the folder is the ledger's version byte for byte, never a mixture.
+
+    A command killed before all was laid out has changed nothing, and can be repeated.
+    """
     root = large_project(tmp_path / "project", server.url)
     assert processes.run("list", cwd=root).code == 0
     second_edition(root)
@@ -183,6 +186,10 @@ def test_a_folder_write_that_is_killed_is_finished_by_the_next_command(
     assert processes.run("replay", cwd=root).code == 0
     wanted = "skill.restored" if arguments[0] == "restore" else f"skill.{arguments[0]}d"
     kind = "version.rolled_back" if arguments[0] == "rollback" else wanted
+    if not event_counts(root)[kind]:
+        assert ending == "new"
+        assert processes.run(*arguments, cwd=root).code == 0
+        assert folder_bytes(root / "skills") == recorded(root)
     assert event_counts(root)[kind] == 1
 
 

@@ -1,7 +1,7 @@
 """The library is a fold: however the ledger is cut, replayed or extended, it adds up to the same.
 
 `history` turns a list of numbers into a legal sequence of events, the way a library really lives:
-imports and hand edits, runs with candidates, decisions, adoptions, roll-backs, retirements.
+imports and hand edits, runs with candidates, decisions, stagings, adoptions, roll-backs and so on.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillforge.core.events import GENESIS, NewEvent, check_chain, link
-from skillforge.core.library import FOLDED, LibraryState, Status, fold
+from skillforge.core.library import LibraryState, Status
+from skillforge.core.library_fold import FOLDED, fold
 from skillforge.core.rollout import (
     Failure,
     FailureKind,
@@ -46,6 +47,8 @@ class Life:
     """Candidates registered: (id, skill, version, lineage, order)."""
     proven: list = field(default_factory=list)
     """Candidates on probation: (id, skill, version)."""
+    staged: dict = field(default_factory=dict)
+    """What waits, newest last, by skill: [version, base, candidate, evidence]."""
     used: dict = field(default_factory=dict)
     """Confirm tasks that were bet on, by lineage."""
     count: int = 0
@@ -73,6 +76,7 @@ class Life:
     def serve(self, skill, version):
         """Note what is served now."""
         self.current[skill], self.served[skill] = version, True
+        self.staged[skill] = [s for s in self.staged.get(skill, []) if s[0] != version]
 
 
 def imported(life, pick):
@@ -149,13 +153,29 @@ def decided(life, pick):
         life.proven.append((candidate, skill, version))
 
 
-def adopted(life, pick):
-    """A proven candidate is served."""
-    ready = [p for p in life.proven if life.served[p[1]] and life.current[p[1]] != p[2]]
+def staged(life, pick):
+    """A proven candidate is put forward; one that waits already becomes the newest."""
+    ready = [p for p in life.proven if life.current[p[1]] != p[2]]
     if ready:
         candidate, skill, version = ready[pick % len(ready)]
-        data = {"skill": skill, "version": version, "parent": life.current[skill]}
-        life.add("version.adopted", candidate=candidate, evidence="probation", **data)
+        data = {"skill": skill, "version": version, "base": life.current[skill]}
+        life.add("version.staged", candidate=candidate, evidence="probation", **data)
+        others = [s for s in life.staged.get(skill, []) if s[0] != version]
+        life.staged[skill] = [*others, [version, life.current[skill], candidate, "probation"]]
+
+
+def adopted(life, pick):
+    """A staged version is served in the place of the one it was decided against."""
+    ready = [
+        (skill, entry)
+        for skill, waiting in sorted(life.staged.items())
+        for entry in waiting
+        if life.served[skill] and life.current[skill] == entry[1]
+    ]
+    if ready:
+        skill, (version, base, candidate, evidence) = ready[pick % len(ready)]
+        data = {"skill": skill, "version": version, "parent": base, "evidence": evidence}
+        life.add("version.adopted", candidate=candidate, **data)
         life.serve(skill, version)
 
 
@@ -174,6 +194,9 @@ def cohort_closed(life, pick):
     chosen = [p for i, p in enumerate(life.proven) if pick >> i & 1]
     promoted = [dict(zip(("candidate", "skill", "version"), p, strict=True)) for p in chosen]
     life.add("cohort.closed", fdr=0.1, members=[], promoted=promoted)
+    for entry in (entry for waiting in life.staged.values() for entry in waiting):
+        if entry[2] in {candidate for candidate, _, _ in chosen}:
+            entry[3] = "promoted"
 
 
 def retired(life, pick):
@@ -186,12 +209,14 @@ def retired(life, pick):
 
 
 def restored(life, pick):
-    """A retired skill is served again."""
+    """A retired skill is served again, one time in four in a version of its past."""
     gone = sorted(name for name, on in life.served.items() if not on)
     if gone:
         skill = gone[pick % len(gone)]
-        life.add("skill.restored", skill=skill, version=life.current[skill])
-        life.served[skill] = True
+        known = life.versions[skill]
+        version = known[pick // 12 % len(known)] if pick // 3 % 4 == 0 else life.current[skill]
+        life.add("skill.restored", skill=skill, version=version)
+        life.serve(skill, version)
 
 
 def written(life, pick):
@@ -208,7 +233,7 @@ def bystander(life, pick):
 
 ACTIONS = (
     *(imported, started, finished, proposed, proposed, closed, registered, registered),
-    *(decided, decided, adopted, adopted, rolled_back, cohort_closed, retired, restored),
+    *(decided, decided, staged, adopted, adopted, rolled_back, cohort_closed, retired, restored),
     *(written, bystander),
 )
 
@@ -251,9 +276,9 @@ def test_folding_in_two_parts_is_folding_at_once(choices):
 def test_folding_leaves_the_earlier_state_alone(choices):
     """A state that was handed out does not change when more events are folded in."""
     events = history(choices).events
-    early = fold(events[:4])
+    early = fold(events[: len(events) // 2])
     digest, runs = early.digest, dict(early.open_runs)
-    fold(events[4:], early)
+    fold(events[len(events) // 2 :], early)
 
     assert (early.digest, early.open_runs) == (digest, runs)
     assert LibraryState() == fold([])
@@ -286,6 +311,23 @@ def test_what_is_served_is_what_the_events_say(choices):
             assert (status is Status.PROBATION) == (skill.evidence == "probation")
         else:
             assert status is Status.RETIRED
+
+
+@quick
+@given(CHOICES)
+def test_what_is_staged_waits_until_it_is_served(choices):
+    """Staged versions keep base and evidence, newest last, until they are served by any way."""
+    life = history(choices)
+    state = fold(life.events)
+    found = {
+        skill: [[s.version, s.base, s.candidate, s.evidence] for s in waiting]
+        for skill, waiting in state.staged.items()
+    }
+
+    assert found == {skill: waiting for skill, waiting in life.staged.items() if waiting}
+    for skill, waiting in state.staged.items():
+        assert all((skill, s.version) in state.versions for s in waiting)
+        assert all(s.version != state.skills[skill].current for s in waiting)
 
 
 @quick

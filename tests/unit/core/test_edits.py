@@ -416,6 +416,6 @@ def test_the_patch_shows_text_modes_and_binary_files():
     patch = unified_patch(package, other)
     assert "--- a/SKILL.md\n+++ b/SKILL.md\n" in patch
     assert "-- two\n+- 2\n" in patch
-    assert "mode of scripts/run: executable -> plain\n" in patch
-    assert "binary file b differs\n" in patch
+    assert "old mode 100755\nnew mode 100644\n" in patch
+    assert "new file mode 100644\nBinary files /dev/null and b/b differ\n" in patch
     assert unified_patch(package, package) == ""
