@@ -263,8 +263,10 @@ def _imported(work: _Work, event: Event) -> None:
             status=Status.PROMOTED,
             promoted=True,
         )
+    # What was found in the folder is written; what comes from outside follows the event.
+    written = data.get("written", True)
     work.skills[name] = SkillRecord(
-        name=name, current=version, served=True, evidence=evidence, written=True
+        name=name, current=version, served=True, evidence=evidence, written=written
     )
 
 

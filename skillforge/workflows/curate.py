@@ -98,14 +98,20 @@ class Curator:
                 )
         return tuple(notes)
 
-    def take_in(self, package: Package, *, origin: Mapping[str, Any] | None = None) -> None:
+    def take_in(
+        self, package: Package, *, origin: Mapping[str, Any] | None = None, written: bool = True
+    ) -> None:
         """Record a package of the folder as the current version of its skill, unmeasured."""
         blob = pack(package)
         digest = self.ledger.put_blob(blob)
         data = {"skill": package.name, "version": package.version, "blob": digest}
-        self.ledger.append(
-            [NewEvent(kind="skill.imported", data=data | {"origin": dict(origin or {})})]
-        )
+        source = {"origin": dict(origin or {}), "written": written}
+        self.ledger.append([NewEvent(kind="skill.imported", data=data | source)])
+
+    def bring_in(self, package: Package, origin: Mapping[str, Any]) -> None:
+        """Serve a package from outside the folder, unmeasured; a crash in between is mended."""
+        self.take_in(package, origin=origin, written=False)
+        self._write_folder(package.name)
 
     def adopt(self, skill: str, version: str, *, run: str, candidate: str, evidence: str) -> bool:
         """Serve another version of a skill, if the folder still holds the current one.
