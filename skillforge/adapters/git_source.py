@@ -30,7 +30,10 @@ LOCAL_SECONDS = 60.0
 _PROTOCOLS = "file:git:http:https:ssh"
 _SAID = 2_000
 """Bytes of git's own message that are shown."""
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://|(?:[\w.+-]+(?::[^/\s]*)?@)?[\w.-]{2,}:(?!:)", re.I)
+_URL = re.compile(
+    r"[a-z][a-z0-9+.-]*://|[\w.+-]+(?::[^/\s]*)?@[\w.-]+:(?!:)|[\w.-]{2,}:(?!:)", re.I
+)
+"""A scheme, or what ssh calls host and path; one letter before the colon is a drive."""
 _PASSED_ON = frozenset(
     {
         *("PATH", "TMPDIR", "SYSTEMROOT", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR"),
@@ -175,7 +178,8 @@ def _git(
     program = shutil.which("git")
     if program is None:
         raise SkillError("the program git is not on the PATH; install it, then repeat")
-    configured = [f"-c{key}={value}" for key, value in (_SETTINGS | dict(settings or {})).items()]
+    pairs = (_SETTINGS | dict(settings or {})).items()
+    configured = [word for key, value in pairs for word in ("-c", f"{key}={value}")]
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(  # noqa: S603 - one argument each, no shell
             [program, *configured, *arguments],
@@ -227,7 +231,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def _failed(what: str, code: int, said: IO[bytes], seconds: float) -> SkillError:
     said.seek(0)
-    text = without_credentials(said.read(_SAID).decode(errors="replace").strip())
+    text = without_credentials(" ".join(said.read(_SAID).decode(errors="replace").split()))
     if code == -signal.SIGKILL:
         text = f"it was stopped after {seconds:g} seconds"
     return SkillError(
