@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,8 @@ from skillforge.errors import SkillError
 FETCH_SECONDS = 300.0
 LOCAL_SECONDS = 60.0
 """Time limits, in seconds, for a fetch and for anything else."""
+MAX_PACK = 256 * 2**20
+"""Bytes of the largest file that git may write: what it fetches is one."""
 _PROTOCOLS = "file:git:http:https:ssh"
 _SAID = 2_000
 """Bytes of git's own message that are shown."""
@@ -44,6 +47,7 @@ _SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "credential.helper": "",
+    "fetch.unpackLimit": "1",
     "gc.auto": "0",
     "maintenance.auto": "false",
     "submodule.recurse": "false",
@@ -110,7 +114,12 @@ def read_checkout(folder: Path) -> Checkout | None:
 
 @contextmanager
 def fetch(
-    address: str, ref: str | None, scratch: Path, *, seconds: float = FETCH_SECONDS
+    address: str,
+    ref: str | None,
+    scratch: Path,
+    *,
+    seconds: float = FETCH_SECONDS,
+    most: int = MAX_PACK,
 ) -> Iterator[tuple[str, IO[bytes]]]:
     """Fetch one commit and yield its hash, and its files byte for byte as a tar stream.
 
@@ -119,6 +128,7 @@ def fetch(
         ref: Branch, tag or full commit hash; None is the repository's HEAD.
         scratch: A folder to work in, of which the caller disposes.
         seconds: Time limit of the fetch.
+        most: Bytes that may be fetched.
 
     Raises:
         SkillError: git is missing, the repository or the ref is not there, or it took too long.
@@ -134,7 +144,7 @@ def fetch(
     (bare / "info").mkdir(exist_ok=True)
     (bare / "info" / "attributes").write_text(_BYTES_AS_STORED, encoding="utf-8")
     wanted = ("fetch", *flags, "--", target, ref or "HEAD")
-    _ask(wanted, bare, seconds=seconds, protocols=_PROTOCOLS)
+    _ask(wanted, bare, seconds=seconds, protocols=_PROTOCOLS, most=most)
     commit = _ask(("rev-parse", "--verify", "FETCH_HEAD^{commit}"), bare)
     with _git(("archive", "--format=tar", commit), bare) as stream:
         yield commit, stream
@@ -163,6 +173,7 @@ def _git(
     settings: Mapping[str, str] | None = None,
     seconds: float = LOCAL_SECONDS,
     protocols: str = "none",
+    most: int = MAX_PACK,
     none: int = 0,
 ) -> Iterator[IO[bytes]]:
     """Run git in a folder and yield its output. Whatever it is doing, it ends with the block.
@@ -173,6 +184,7 @@ def _git(
         settings: Configuration on top of `_SETTINGS`.
         seconds: Time limit.
         protocols: What it may fetch by.
+        most: Bytes of the largest file that it may write.
         none: Exit code, beside 0, that is no error.
     """
     program = shutil.which("git")
@@ -189,6 +201,7 @@ def _git(
             stdout=subprocess.PIPE,
             stderr=said,
             start_new_session=True,
+            preexec_fn=lambda: _limit_files(most),
         )
         timer = threading.Timer(seconds, _kill, [process])
         timer.start()
@@ -202,6 +215,13 @@ def _git(
             process.wait()
         if code not in (0, none):
             raise _failed(arguments[0], code, said, seconds)
+
+
+def _limit_files(most: int) -> None:
+    """Let this process, which is to become git, write no larger file."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def _environment(protocols: str) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from skillforge.core.origin import is_license_file
@@ -23,11 +25,12 @@ def nearest_license(root: Path, folder: str) -> dict[str, str]:
     for place in [root / folder, *(root / folder).parents]:
         if not place.is_relative_to(root):
             break
-        names = sorted((p.name for p in place.iterdir() if is_license_file(p.name)), key=len)
-        for path in (place / name for name in names):
-            real = path.resolve()
-            if real.is_file() and real.is_relative_to(root):
-                with real.open("rb") as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()
-                return {"file": path.relative_to(root).as_posix(), "sha256": digest}
+        with suppress(OSError):  # a folder or file that cannot be read states nothing
+            names = sorted((p.name for p in place.iterdir() if is_license_file(p.name)), key=len)
+            for path in (place / name for name in names):
+                real = Path(os.path.realpath(path))
+                if real.is_file() and real.is_relative_to(root):
+                    with real.open("rb") as file:
+                        digest = hashlib.file_digest(file, "sha256").hexdigest()
+                    return {"file": path.relative_to(root).as_posix(), "sha256": digest}
     return {}

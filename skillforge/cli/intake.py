@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from skillforge.core.problem import Problem
 
 EXIT_NOTHING_SOUND = 1
+_EXPECTED = (
+    "name a folder, a git repository, or a file that ends in .skill, .zip, .tar, .tar.gz or .tgz"
+)
+_FILE_COST = 512
+"""Bytes that a file of a skill counts for, beside its own."""
 Versions = dict[str, str]
 """Version by name of the skill."""
 
@@ -55,10 +61,10 @@ def import_(
         offers, problems = _find(opened.root)
         origins = {offer.path: _origin(opened, offer) for offer in offers}
     if dry_run:
-        plan = plan_intake(offers, *_preview(project))
+        plan = plan_intake(offers, *_foreseen(project))
     else:
         with open_session(project, write=True) as session:
-            plan = plan_intake(offers, *_standing(session.curator.state))
+            plan = plan_intake(offers, *_standing(session.curator.state, session.library.root))
             for offer in plan.taken:
                 session.curator.bring_in(offer.package, origins[offer.path])
     taken = [
@@ -90,26 +96,28 @@ def open_source(given: str, ref: str | None, scratch: Path) -> Source:
     Raises:
         SkillError: There is no such source, it cannot be read, or it is refused.
     """
-    from skillforge.adapters.archives import SUFFIXES, archive_stem
+    from skillforge.adapters.archives import archive_stem
     from skillforge.adapters.git_source import checkout_root, is_address, is_bare
 
-    path = Path(given)
-    if is_bare(path) or (is_address(given) and not path.exists()):
+    path, there = Path(given), os.path.exists(given)  # noqa: PTH110 - too long a name is no fault
+    if is_bare(path) if there else is_address(given):
         return _fetch(given, given, ref, scratch)
+    if not there:
+        raise SkillError(f"{given} does not exist; {_EXPECTED}")
     if path.is_dir() and ref is None:
         return Source(root=path, origin=_folder_origin(given, path))
     top = checkout_root(path) if path.is_dir() else None
     if top is not None:
         fetched, inside = _fetch(given, str(top), ref, scratch), path.resolve().relative_to(top)
+        if not (fetched.root / inside).is_dir():
+            raise SkillError(f"{top} has no folder {inside} at {ref}; name another folder or ref")
         origin = {**fetched.origin, "prefix": inside.as_posix()}
         return Source(root=fetched.root / inside, origin=origin)
     if path.is_file() and ref is None and archive_stem(path.name) is not None:
         return _unpack(given, path, scratch)
-    expected = "a git repository, since --ref is given" if ref else "a folder, a repository"
-    raise SkillError(
-        f"{given} {'is' if path.exists() else 'does not exist or is'} no source of skills; "
-        f"expected {expected}{'' if ref else ' or a file ending in ' + ', '.join(SUFFIXES)}"
-    )
+    if ref is not None:
+        raise SkillError(f"{given} is no git repository, which --ref is for; leave --ref out")
+    raise SkillError(f"{given} is no source of skills; {_EXPECTED}")
 
 
 def _folder_origin(given: str, folder: Path) -> dict[str, Any]:
@@ -160,7 +168,8 @@ def _lay_out(tree: FileTree, folder: Path) -> Path:
     write_tree(tree, folder)
     total, most, walk = 0, Limits().total, find_skills(folder)
     for skill in walk.folders:
-        total += sum(entry.stat().st_size for _, entry in package_files(skill, walk))
+        files = package_files(skill, walk)
+        total += sum(_FILE_COST + entry.stat().st_size for _, entry in files)
         if total > most:
             raise SkillError(
                 f"the skills of the source have over {total} bytes with what their links lead to, "
@@ -195,16 +204,24 @@ def _origin(source: Source, offer: Offer) -> dict[str, Any]:
     return {**source.origin, "path": offer.path, "license": license_}
 
 
-def _standing(state: LibraryState) -> tuple[Versions, Versions]:
-    """Return the versions of the served skills, and of the retired ones."""
+def _standing(state: LibraryState, folder: Path) -> tuple[Versions, Versions]:
+    """Return the versions of what is served or lies in the library's folder, and of the retired.
+
+    What lies there and cannot be read is the user's too, and is not written over.
+    """
+    from skillforge.adapters.files import discover
+
+    found = discover(folder)
+    unreadable = [Path(p.path).name for p in found.problems if p.code == "unreadable"]
     current = {name: record.current for name, record in state.skills.items()}
-    served = {name: current[name] for name in state.served}
+    served = dict.fromkeys(unreadable, "unreadable")
+    served |= {name: current[name] for name in state.served}
+    served |= {package.name: package.version for package in found.packages[::-1]}
     return served, {name: current[name] for name in current if name not in served}
 
 
-def _preview(folder: Path | None) -> tuple[Versions, Versions]:
-    """Return what an import would find served and retired, without bringing things in step."""
-    from skillforge.adapters.files import FolderLibrary
+def _foreseen(folder: Path | None) -> tuple[Versions, Versions]:
+    """Return what an import would find, without bringing ledger and folder in step for it."""
     from skillforge.adapters.ledger import SqliteLedger
     from skillforge.core.library import FOLDED, LibraryState, fold
 
@@ -216,21 +233,22 @@ def _preview(folder: Path | None) -> tuple[Versions, Versions]:
             state = fold(ledger.events(kinds=FOLDED))
         finally:
             ledger.close()
-    served, retired = _standing(state)
-    on_disk = FolderLibrary(project.library, mend=False).read_all()
-    return served | {package.name: package.version for package in on_disk}, retired
+    return _standing(state, project.library)
 
 
 def _show(data: Mapping[str, Any]) -> None:
+    def say(line: str) -> None:
+        click.echo("".join(char if char.isprintable() else "\ufffd" for char in line))
+
     for problem in data["problems"]:
         where = f"{problem['path']}:{problem['line']}"
-        click.echo(f"{where}: {problem['level']} {problem['code']}: {problem['message']}")
+        say(f"{where}: {problem['level']} {problem['code']}: {problem['message']}")
     for entry in data["skipped"]:
-        click.echo(f"skipped {entry['skill']} ({entry['path']}): {entry['reason']}")
+        say(f"skipped {entry['skill']} ({entry['path']}): {entry['reason']}")
     verb = "would take" if data["dry_run"] else "took"
     for entry in data["taken"]:
-        click.echo(f"{verb} {entry['skill']} {entry['version'][:10]} ({entry['path']})")
-    click.echo(f"{len(data['taken'])} skills taken, {len(data['skipped'])} skipped")
+        say(f"{verb} {entry['skill']} {entry['version'][:10]} ({entry['path']})")
+    say(f"{len(data['taken'])} skills taken, {len(data['skipped'])} skipped")
 
 
 COMMANDS = {"import": import_}

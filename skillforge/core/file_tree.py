@@ -27,6 +27,8 @@ class Limits:
 
     entries: int = 50_000
     """Entries of the archive."""
+    links: int = 2_000
+    """Symbolic links of the archive."""
     total: int = 256 * 2**20
     """Bytes of everything unpacked; also of the archive itself."""
     file: int = 64 * 2**20
@@ -91,6 +93,10 @@ def arrange(entries: Iterable[Entry], limits: Limits) -> FileTree:
         path = places.claim(entry)
         if entry.kind == "link":
             links[path] = entry.target
+            if len(links) > limits.links:
+                raise refusal(
+                    entry.name, f"is link {len(links)}", f"at most {limits.links} symbolic links"
+                )
         elif entry.kind != "folder":
             files[path] = _file(entry, files, limits)
             total += len(files[path].data)  # a hard link is a copy on disk

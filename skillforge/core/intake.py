@@ -57,7 +57,7 @@ def plan_intake(
 
     Args:
         offers: The skills of the source.
-        served: Version of each served skill, by name.
+        served: Version of each skill that the library serves or its folder holds, by name.
         retired: Version of each retired skill, by name.
     """
     taken: dict[str, Offer] = {}
@@ -90,8 +90,8 @@ def _why_not(
         return "same", "the same bytes are served already"
     if name in served:
         return "name-served", (
-            f"another version of {name} is served ({served[name][:10]}); rename the new one, or "
-            f"run `skillforge retire {name}` first"
+            f"the library has another {name} ({served[name][:10]}); rename the new one, or run "
+            f"`skillforge retire {name}` first"
         )
     if retired.get(name) == version:
         return "retired", f"these bytes were retired; `skillforge restore {name}` serves them again"

@@ -151,9 +151,10 @@ def test_a_checkout_says_its_commit_and_whether_it_is_dirty(processes, root, tmp
     ("source", "words"),
     [
         (("absent",), ["absent", "does not exist", ".tar.gz"]),
+        (("x" * 5000,), ["does not exist"]),
         (("notes.txt",), ["notes.txt", "no source of skills", ".skill"]),
         (("empty",), ["no SKILL.md"]),
-        (("empty", "--ref", "v1"), ["a git repository", "--ref"]),
+        (("empty", "--ref", "v1"), ["no git repository", "--ref"]),
         (("file:///nowhere/at/all.git",), ["git fetch failed"]),
         (("ftp://host/x.git",), ["git fetch failed", "ftp"]),
     ],
@@ -243,6 +244,32 @@ def test_one_bad_skill_hides_no_other(processes, root, tmp_path):
         assert f"skipped {entry['skill']} ({entry['path']}): {entry['reason']}" in shown
     for problem in again["problems"]:
         assert f"{problem['path']}:{problem['line']}: {problem['level']} {problem['code']}" in shown
+
+
+def test_a_folder_that_cannot_be_read_is_not_written_over(processes, root, tmp_path):
+    """A broken skill of the user's keeps its name and its bytes."""
+    mine = root / "skills" / "ask"
+    mine.mkdir()
+    (mine / "SKILL.md").write_bytes(SKILL % b"ask")
+    (mine / "back\\slash.md").write_text("mine")
+    before = folder_bytes(mine)
+    path = pack(tmp_path / "a.zip", [skill("ask"), skill("tell")])
+    for option in ("--dry-run", "--json"):
+        report = imported(processes.run("import", str(path), "--json", option, cwd=root))
+        assert (names(report), codes(report)) == (["tell"], {"ask": "name-served"})
+        assert folder_bytes(mine) == before
+
+
+def test_names_are_shown_without_control_characters(processes, root, tmp_path):
+    """A name in an archive neither moves the cursor nor breaks the report."""
+    members = [skill("a\x1b[2Jb"), skill("ask", "\udcff/ask")]
+    path = pack(tmp_path / "a.tar", members)
+    shown = processes.run("import", str(path), "--dry-run", cwd=root)
+    assert shown.code == 0, shown.stderr
+    assert "\x1b" not in shown.stdout
+    report = imported(processes.run("import", str(path), "--json", cwd=root))
+    assert names(report) == ["ask"]
+    assert processes.run("replay", cwd=root).code == 0
 
 
 def test_what_is_there_already_is_no_error(processes, root):

@@ -126,7 +126,8 @@ ZEROS = Member("zeros.bin", bytes(3 * 2**20))
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        (Limits(entries=2), ["'c'", "number 3", "at most 2 entries"]),
+        (Limits(links=1), ["'l1'", "is link 2", "at most 1 symbolic"]),
+        (Limits(entries=2), ["'l0'", "number 3", "at most 2 entries"]),
         (Limits(file=1000), ["'zeros.bin'", "at most 1000 in one file"]),
         (Limits(total=100_000, ratio=10**6), ["'zeros.bin'", "at most 100000"]),
         (Limits(), ["'zeros.bin'", "at most 1048576", "from an archive of"]),
@@ -134,7 +135,9 @@ ZEROS = Member("zeros.bin", bytes(3 * 2**20))
 )
 def test_a_bomb_is_stopped_at_the_limit(tmp_path, limits, words, ending):
     """Entries, one file, the sum, and the ratio to the archive's size each have a limit."""
-    members = [Member("a"), Member("b"), Member("c")] if limits.entries == 2 else [ZEROS]
+    links = [Member(f"l{i}", kind="link", target="a") for i in range(2)]
+    many = limits.entries == 2 or limits.links == 1
+    members = [Member("a"), Member("b"), *links, Member("c")] if many else [ZEROS]
     refused(pack(tmp_path / f"bomb.{ending}", members), *words, limits=limits)
 
 

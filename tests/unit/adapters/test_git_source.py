@@ -1,6 +1,7 @@
 """Git as a source: the right commit, byte for byte, and nothing of the repository's is run."""
 
 import http.server
+import os
 import shutil
 import socket
 import threading
@@ -218,3 +219,12 @@ def test_nobody_is_asked_for_a_password_and_none_is_shown(tmp_path):
             server.shutdown()
             thread.join()
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_fetch_that_brings_too_much_is_stopped(repository, tmp_path):
+    """What cannot be unpacked within the limits is not stored on disk either."""
+    (repository / "big.bin").write_bytes(os.urandom(2**20))
+    commit_all(repository)
+    with pytest.raises(SkillError, match="fetch failed"):
+        fetched(repository, None, tmp_path / "s", most=2**19)
+    assert "big.bin" in fetched(repository, None, tmp_path / "again", most=2**21)[1]
