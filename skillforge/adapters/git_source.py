@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
+from skillforge.core.file_tree import Limits
 from skillforge.core.origin import without_credentials
 from skillforge.errors import SkillError
 
 FETCH_SECONDS = 300.0
 LOCAL_SECONDS = 60.0
 """Time limits, in seconds, for a fetch and for anything else."""
-MAX_PACK = 256 * 2**20
+MAX_PACK = Limits().total
 """Bytes of the largest file that git may write: what it fetches is one."""
 _PROTOCOLS = "file:git:http:https:ssh"
 _SAID = 2_000
@@ -124,7 +125,7 @@ def fetch(
     """Fetch one commit and yield its hash, and its files byte for byte as a tar stream.
 
     Args:
-        address: URL, or path of a repository on disk.
+        address: URL, or absolute path of a repository on disk.
         ref: Branch, tag or full commit hash; None is the repository's HEAD.
         scratch: A folder to work in, of which the caller disposes.
         seconds: Time limit of the fetch.
@@ -135,15 +136,13 @@ def fetch(
     """
     if ref is not None and (not ref or ref[0] in "-+^" or re.search(r"[\s:*?\[\\~^]", ref)):
         raise SkillError(f"--ref {ref!r} is no name of a branch, a tag or a commit; write one")
-    local = Path(address)
-    target = os.fspath(local.resolve()) if local.exists() else address
     bare = scratch / "repository"
     bare.mkdir()
     flags = ("--depth=1", "--no-tags", "--no-recurse-submodules", "--quiet")
     _ask(("init", "--quiet", "--bare", "--template=", "."), bare)
     (bare / "info").mkdir(exist_ok=True)
     (bare / "info" / "attributes").write_text(_BYTES_AS_STORED, encoding="utf-8")
-    wanted = ("fetch", *flags, "--", target, ref or "HEAD")
+    wanted = ("fetch", *flags, "--", address, ref or "HEAD")
     _ask(wanted, bare, seconds=seconds, protocols=_PROTOCOLS, most=most)
     commit = _ask(("rev-parse", "--verify", "FETCH_HEAD^{commit}"), bare)
     with _git(("archive", "--format=tar", commit), bare) as stream:
@@ -187,22 +186,9 @@ def _git(
         most: Bytes of the largest file that it may write.
         none: Exit code, beside 0, that is no error.
     """
-    program = shutil.which("git")
-    if program is None:
-        raise SkillError("the program git is not on the PATH; install it, then repeat")
-    pairs = (_SETTINGS | dict(settings or {})).items()
-    configured = [word for key, value in pairs for word in ("-c", f"{key}={value}")]
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(  # noqa: S603 - one argument each, no shell
-            [program, *configured, *arguments],
-            cwd=folder,
-            env=_environment(protocols),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            start_new_session=True,
-            preexec_fn=lambda: _limit_files(most),
-        )
+        configured = _SETTINGS | dict(settings or {})
+        process = _start(arguments, folder, said, configured, protocols, most)
         timer = threading.Timer(seconds, _kill, [process])
         timer.start()
         try:
@@ -215,6 +201,33 @@ def _git(
             process.wait()
         if code not in (0, none):
             raise _failed(arguments[0], code, said, seconds)
+
+
+def _start(
+    arguments: Sequence[str],
+    folder: Path,
+    said: IO[bytes],
+    settings: Mapping[str, str],
+    protocols: str,
+    most: int,
+) -> subprocess.Popen[bytes]:
+    program = shutil.which("git")
+    if program is None:
+        raise SkillError("the program git is not on the PATH; install it, then repeat")
+    configured = [word for key in settings for word in ("-c", f"{key}={settings[key]}")]
+    try:
+        return subprocess.Popen(  # noqa: S603 - one argument each, no shell
+            [program, *configured, *arguments],
+            cwd=folder,
+            env=_environment(protocols),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            start_new_session=True,
+            preexec_fn=lambda: _limit_files(most),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SkillError(f"{program} cannot be run in {folder}: {error}") from error
 
 
 def _limit_files(most: int) -> None:

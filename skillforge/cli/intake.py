@@ -56,6 +56,7 @@ def import_(
     """
     from skillforge.core.intake import plan_intake
 
+    open_project(project)  # whatever is wrong with it is said before anything is fetched
     with tempfile.TemporaryDirectory(prefix="skillforge-import-") as scratch:
         opened = open_source(source, ref, Path(scratch))
         offers, problems = _find(opened.root)
@@ -101,7 +102,7 @@ def open_source(given: str, ref: str | None, scratch: Path) -> Source:
 
     path, there = Path(given), os.path.exists(given)  # noqa: PTH110 - too long a name is no fault
     if is_bare(path) if there else is_address(given):
-        return _fetch(given, given, ref, scratch)
+        return _fetch(given, str(path.resolve()) if there else given, ref, scratch)
     if not there:
         raise SkillError(f"{given} does not exist; {_EXPECTED}")
     if path.is_dir() and ref is None:
