@@ -146,7 +146,9 @@ class _Meter:
         self.found += size
         if self.found > self.allowed:
             raise refusal(
-                self.entry, f"makes it {self.found} bytes", f"at most {self.allowed} {self.of}"
+                self.entry,
+                f"brings the sum to {self.found} bytes",
+                f"at most {self.allowed} {self.of}",
             )
 
 
