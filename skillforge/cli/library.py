@@ -17,7 +17,7 @@ from skillforge.cli.options import (
     json_option,
     project_option,
 )
-from skillforge.cli.session import open_session
+from skillforge.cli.session import Session, open_session
 from skillforge.core.events import Event
 from skillforge.core.library import LibraryState
 from skillforge.errors import SkillError
@@ -94,49 +94,6 @@ def validate(paths: tuple[Path, ...], strict: bool, as_json: bool) -> int:
     return EXIT_NEGATIVE if bad else EXIT_OK
 
 
-@click.command("import")
-@click.argument("source", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@project_option
-@json_option
-@click.option("--dry-run", is_flag=True, help="Only say what would be taken.")
-def import_(source: Path, project: Path | None, as_json: bool, dry_run: bool) -> int:
-    """Copy the skills below a folder into the library; bad ones are reported, the rest taken."""
-    from skillforge.adapters.files import discover
-    from skillforge.core.lint import has_errors, lint
-
-    found = discover(source)
-    taken, skipped = [], []
-    with open_session(project, write=not dry_run) as session:
-        for package in found.packages:
-            problems = lint(package)
-            if has_errors(problems):
-                first = next(p for p in problems if p.level == "error")
-                skipped.append({"skill": package.name, "reason": f"{first.code}: {first.message}"})
-            elif package.name in session.curator.state.served:
-                skipped.append({"skill": package.name, "reason": "a skill of that name is served"})
-            else:
-                if not dry_run:
-                    session.library.write(package)
-                    session.curator.take_in(package, origin={"source": str(source)})
-                taken.append({"skill": package.name, "version": package.version})
-    data = {
-        "taken": taken,
-        "skipped": skipped,
-        "problems": [p.to_json() for p in found.problems],
-        "dry_run": dry_run,
-    }
-
-    def show(data: Mapping[str, Any]) -> None:
-        for entry in skipped:
-            click.echo(f"skipped {entry['skill']}: {entry['reason']}")
-        for problem in found.problems:
-            click.echo(f"problem {problem}")
-        click.echo(f"{len(taken)} skills taken, {len(skipped)} skipped")
-
-    emit(data, as_json, show)
-    return EXIT_OK
-
-
 @click.command("list")
 @version_option("--version", "Only skills at this version; with a date, the library as it then was")
 @project_option
@@ -184,11 +141,13 @@ def show_(skill: str, version: str | None, project: Path | None, as_json: bool) 
     with open_session(project) as session:
         package = session.curator.package(skill, version)
         staged = _staged(session.curator.state, skill)
+        origin = _origin(session, skill, package.version)
     units = parse_units(package)
     data = {
         "skill": skill,
         "version": package.version,
         "description": package.description,
+        "origin": origin,
         "files": sorted(package.files),
         "units": [{"id": u.id, "kind": u.kind, "bytes": u.end - u.start} for u in units],
         "body": package.body,
@@ -198,11 +157,27 @@ def show_(skill: str, version: str | None, project: Path | None, as_json: bool) 
     def show(data: Mapping[str, Any]) -> None:
         print_body(f"{skill}  {package.version}\n{package.description}\n")
         _show_staged(skill, staged)
+        if origin:
+            license_ = " ".join(origin.get("license", {}).values()) or "none stated"
+            lines = {**origin, "license": license_}
+            click.echo("".join(f"{key}: {value}\n" for key, value in lines.items()))
         table(["unit", "kind", "bytes"], [[u.id, u.kind, str(u.end - u.start)] for u in units])
         print_body(package.body)
 
     emit(data, as_json, show)
     return EXIT_OK
+
+
+def _origin(session: Session, skill: str, version: str) -> Mapping[str, Any]:
+    """Return where a version, or the nearest one that it was made from, was imported from."""
+    origins: dict[str, Mapping[str, Any]] = {
+        event.data["version"]: event.data["origin"]
+        for event in session.ledger.events(kinds=("skill.imported",))
+        if event.data["skill"] == skill and event.data.get("origin")
+    }
+    while version and version not in origins:
+        version = session.curator.state.versions[skill, version].parent
+    return origins.get(version, {})
 
 
 @click.command("history")
@@ -225,6 +200,7 @@ def history(skill: str, version: str | None, project: Path | None, as_json: bool
                 "version": e.data.get("version", ""),
                 "decision": e.data.get("decision", ""),
                 "summary": e.data.get("summary") or e.data.get("reason") or _against(e),
+                "origin": e.data.get("origin") or {},
             }
             for e in session.ledger.events(kinds=LIFE)
             if e.data.get("skill") == skill and only in (None, e.data.get("version"))
@@ -379,7 +355,6 @@ def restore(skill: str, version: str | None, project: Path | None, as_json: bool
 
 COMMANDS = {
     "validate": validate,
-    "import": import_,
     "list": list_,
     "show": show_,
     "history": history,

@@ -143,13 +143,7 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
         ConfigError: There is no project here.
         LedgerError: Another command is writing, or the ledger cannot be opened.
     """
-    root = folder or find_project(Path.cwd())
-    if root is None:
-        raise ConfigError(
-            f"no {FILE} in {Path.cwd()} or above it: run `skillforge init`, or name the folder "
-            "with --project"
-        )
-    project = load_project(root, os.environ)
+    project = open_project(folder)
     with ExitStack() as stack:
         lock = ProjectLock(project.state)
         stack.callback(lock.release)
@@ -175,3 +169,18 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
             if not write:
                 lock.release()
         yield session
+
+
+def open_project(folder: Path | None) -> Project:
+    """Read the project at or above a folder; None looks from the working directory upwards.
+
+    Raises:
+        ConfigError: There is no project here, or its file is wrong.
+    """
+    root = folder or find_project(Path.cwd())
+    if root is None:
+        raise ConfigError(
+            f"no {FILE} in {Path.cwd()} or above it: run `skillforge init`, or name the folder "
+            "with --project"
+        )
+    return load_project(root, os.environ)

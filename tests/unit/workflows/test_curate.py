@@ -5,6 +5,7 @@ from support.world import make_world, skill
 
 from skillforge.core.events import NewEvent
 from skillforge.errors import SkillError
+from skillforge.workflows.curate import Curator
 
 A, B, MINE = skill("ask", "# One\n"), skill("ask", "# Two\n"), skill("ask", "# Mine\n")
 
@@ -47,6 +48,35 @@ def test_a_hand_edit_after_a_crash_is_kept(tmp_path):
     assert world.library.read("ask").version == MINE.version
     assert world.curator.state.skill("ask").current == MINE.version
     assert world.curator.package("ask", B.version).version == B.version
+
+
+class DiesAtTheSwap:
+    """A library folder that dies when everything is laid out and only the swap is left."""
+
+    def read(self, name):
+        """Hold nothing."""
+        del name
+
+    def write(self, package, *, ready):
+        """Say that nothing can be refused any more, and end there."""
+        ready()
+        raise SkillError(f"died before {package.name} was swapped in")
+
+
+def test_what_is_brought_in_is_recorded_before_it_is_written(tmp_path):
+    """An import that ends between ledger and folder is finished by the next command."""
+    world = make_world(tmp_path, [])
+    with pytest.raises(SkillError, match="died before ask"):
+        Curator(ledger=world.ledger, library=DiesAtTheSwap()).bring_in(A, {"source": "x"})
+    assert world.library.read("ask") is None
+    assert not world.curator.state.skill("ask").written
+
+    assert "finished a folder write" in world.curator.sync()[0]
+    assert world.library.read("ask") == A
+    assert world.curator.state.skill("ask").written
+    with pytest.raises(SkillError, match="holds another skill"):
+        world.curator.bring_in(B, {"source": "y"})
+    assert world.library.read("ask") == A
 
 
 def test_a_hand_edit_becomes_a_version(tmp_path):
