@@ -179,6 +179,15 @@ def adopted(life, pick):
         life.serve(skill, version)
 
 
+def withdrawn(life, pick):
+    """A staged version is taken back on evidence."""
+    ready = [(skill, s[0]) for skill, waiting in sorted(life.staged.items()) for s in waiting]
+    if ready:
+        skill, version = ready[pick % len(ready)]
+        life.add("version.withdrawn", skill=skill, version=version, reason="joint loss")
+        life.staged[skill] = [s for s in life.staged[skill] if s[0] != version]
+
+
 def rolled_back(life, pick):
     """A skill goes back to the parent of its current version."""
     ready = [s for s, on in sorted(life.served.items()) if on and life.parents[life.current[s]]]
@@ -234,7 +243,7 @@ def bystander(life, pick):
 ACTIONS = (
     *(imported, started, finished, proposed, proposed, closed, registered, registered),
     *(decided, decided, staged, adopted, adopted, rolled_back, cohort_closed, retired, restored),
-    *(written, bystander),
+    *(withdrawn, written, bystander),
 )
 
 
