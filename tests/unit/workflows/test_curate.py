@@ -1,8 +1,15 @@
 """The life of skills: ledger and folder stay in step, and nothing the user wrote is lost."""
 
+import random
+import sqlite3
+from contextlib import closing
+
 import pytest
+from support.faults import FaultyOps, disk_full
 from support.world import make_world, skill
 
+from skillforge.adapters.files import FolderLibrary
+from skillforge.adapters.folder_writes import FileOps
 from skillforge.core.events import NewEvent
 from skillforge.errors import SkillError
 from skillforge.workflows.curate import Curator
@@ -148,3 +155,128 @@ def test_a_version_must_be_named_unambiguously(tmp_path, prefix, message):
     world.curator.sync()
     with pytest.raises(SkillError, match=message):
         world.curator.package("ask", prefix)
+
+
+def stage(world, version, *, base=None):
+    """Stage a version on the current one, or on another."""
+    current = world.curator.state.skill("ask").current
+    names = {"run": "r", "candidate": "c", "evidence": "probation"}
+    world.curator.stage("ask", version, base=base or current, **names)
+
+
+def in_two_versions(root):
+    """Return a world that came from A to B, with A staged on B."""
+    world = make_world(root, [A])
+    world.library.write(B)
+    world.curator.sync()
+    stage(world, A.version)
+    return world
+
+
+def test_staging_touches_no_folder_and_is_done_once(tmp_path):
+    """A rerun after a crash stages nothing twice; adopting takes it off the list."""
+    world = in_two_versions(tmp_path)
+    stage(world, A.version)
+    assert len(list(world.ledger.events(kinds=("version.staged",)))) == 1
+    assert world.library.read("ask").version == B.version
+
+    assert world.curator.adopt("ask") == A.version
+    assert world.library.read("ask").version == A.version
+    record = world.curator.state.skill("ask")
+    assert (record.current, record.evidence, record.written) == (A.version, "probation", True)
+    assert world.curator.state.staged == {}
+
+
+def test_a_hand_edit_that_no_command_has_seen_is_never_adopted_over(tmp_path):
+    """The edit becomes a version; asked again, adopting names the base that is gone."""
+    world = in_two_versions(tmp_path)
+    world.library.write(MINE)
+    with pytest.raises(SkillError, match="edited by hand"):
+        world.curator.adopt("ask")
+    with pytest.raises(SkillError, match=f"decided against {B.short}, but {MINE.short} is served"):
+        world.curator.adopt("ask")
+    assert world.library.read("ask").version == MINE.version
+    assert [s.version for s in world.curator.state.staged["ask"]] == [A.version]
+
+
+def test_a_hand_edit_made_while_a_write_is_laid_out_is_kept(tmp_path):
+    """Even an edit in the last moment before the folder is swapped ends the change."""
+    world = in_two_versions(tmp_path)
+    path = tmp_path / "skills" / "ask" / "SKILL.md"
+
+    class Slow(FileOps):
+        def sync(self, folder):
+            path.write_bytes(MINE.files["SKILL.md"].data)
+
+    world.curator.library = FolderLibrary(tmp_path / "skills", ops=Slow())
+    for change in (world.curator.adopt, lambda name: world.curator.roll_back(name, reason="test")):
+        path.write_bytes(B.files["SKILL.md"].data)
+        world.curator.sync()
+        with pytest.raises(SkillError, match="edited by hand"):
+            change("ask")
+        assert path.read_bytes() == MINE.files["SKILL.md"].data
+        assert world.curator.state.skill("ask").current == MINE.version
+
+
+def test_adopting_needs_the_folder_that_was_decided_on(tmp_path):
+    """A folder that is gone, a retired skill, and nothing staged each say what to do."""
+    world = in_two_versions(tmp_path)
+    world.library.remove("ask")
+    with pytest.raises(SkillError, match=r"folder is gone; `skillforge restore ask` first"):
+        world.curator.adopt("ask")
+    world.curator.restore("ask")
+    world.curator.retire("ask", evidence={}, reason="test")
+    with pytest.raises(SkillError, match="ask is retired"):
+        world.curator.adopt("ask")
+    world.curator.restore("ask", A.version)
+    assert world.curator.state.staged == {}
+    with pytest.raises(SkillError, match="nothing is staged"):
+        world.curator.adopt("ask")
+
+
+def test_a_write_that_cannot_be_finished_is_no_hand_edit(tmp_path):
+    """While the disk refuses, each opening says so; once it does not, the write is finished."""
+    world = in_two_versions(tmp_path)
+    data = {"skill": "ask", "version": A.version, "parent": B.version, "evidence": "probation"}
+    world.ledger.append([NewEvent(kind="version.adopted", data=data)])
+    world.curator.library = FolderLibrary(tmp_path / "skills", ops=FaultyOps(1, disk_full))
+    (note,) = world.curator.sync()
+    assert "still unfinished" in note
+    assert "free some disk space" in note
+    assert world.curator.state.skill("ask").current == A.version
+    assert world.library.read("ask").version == B.version
+    world.curator.library = world.library
+    world.curator.sync()
+    assert world.library.read("ask").version == A.version
+
+
+def test_versions_share_the_files_that_they_have_in_common(tmp_path):
+    """A second version of a 1 MB package costs what differs; every byte and mode comes back.
+
+    Roll-backs that lose scripts or references are NousResearch/hermes-agent#96962.
+    """
+    noise = random.Random(7).randbytes(900_000)
+    first = (
+        A.replace_file("assets/logo.bin", noise)
+        .replace_file("references/table.csv", b"1,2,3,4\n" * 12_500)
+        .replace_file("scripts/run", b"\x7fELF\x00", executable=True)
+    )
+    second = first.replace_file("scripts/run", b"\x7fELF\x01", executable=True)
+    world = make_world(tmp_path, [first])
+    sizes = [stored(world)]
+    world.library.write(second)
+    world.curator.sync()
+    sizes.append(stored(world))
+
+    assert sum(len(file.data) for file in first.files.values()) > 1_000_000
+    assert sizes[0] < 905_000
+    assert sizes[1] - sizes[0] < 2_000
+    assert world.curator.package("ask", first.version) == first
+    world.curator.roll_back("ask", reason="test")
+    assert world.library.read("ask") == first
+
+
+def stored(world):
+    """Return the bytes that the ledger's blobs take."""
+    with closing(sqlite3.connect(world.ledger.path)) as db:
+        return db.execute("SELECT sum(length(data)) FROM blobs").fetchone()[0]
