@@ -73,7 +73,7 @@ def is_own_part(path, parts):
     return (path.name, parts[2:3]) in OWN_PARTS
 
 
-OWN_PARTS = [("files.py", ["skill_folders"])]
+OWN_PARTS = [("files.py", ["skill_folders"]), ("files.py", ["stat_cache"])]
 """Adapters cut in two for length."""
 
 

@@ -9,46 +9,9 @@ from typing import Any
 
 import click
 
-from skillforge.cli.options import (
-    EXIT_NEGATIVE,
-    EXIT_OK,
-    emit,
-    json_option,
-    project_option,
-)
+from skillforge.cli.options import EXIT_OK, emit, json_option, project_option
 from skillforge.cli.session import open_session
 from skillforge.report.tables import table
-
-
-@click.command("validate")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
-@json_option
-def validate(paths: tuple[Path, ...], strict: bool, as_json: bool) -> int:
-    """Check skill packages against the Agent Skills specification; list every problem."""
-    from skillforge.adapters.files import discover
-    from skillforge.core.lint import lint
-
-    skills, problems = [], []
-    for path in paths:
-        found = discover(path)
-        problems += [p.to_json() for p in found.problems]
-        for package in found.packages:
-            skills.append(package.name)
-            problems += [p.to_json() | {"skill": package.name} for p in lint(package)]
-    bad = [p for p in problems if strict or p["level"] == "error"]
-    data = {"skills": len(skills), "ok": not bad, "problems": problems}
-
-    def show(data: Mapping[str, Any]) -> None:
-        for p in problems:
-            where = f"{p['skill']}: " if "skill" in p else ""
-            click.echo(f"{where}{p['path']}:{p['line']}: {p['level']} {p['code']}: {p['message']}")
-        click.echo(f"{len(skills)} skills, {len(problems)} problems, {len(bad)} of them errors")
-
-    emit(data, as_json, show)
-    if not skills and not problems:
-        raise click.UsageError("no SKILL.md found below the given paths")
-    return EXIT_NEGATIVE if bad else EXIT_OK
 
 
 @click.command("import")
@@ -59,9 +22,10 @@ def validate(paths: tuple[Path, ...], strict: bool, as_json: bool) -> int:
 def import_(source: Path, project: Path | None, as_json: bool, dry_run: bool) -> int:
     """Copy the skills below a folder into the library; bad ones are reported, the rest taken."""
     from skillforge.adapters.files import discover
-    from skillforge.core.lint import has_errors, lint
+    from skillforge.core.lint import has_errors, lint, lint_library
 
     found = discover(source)
+    twice = lint_library(dict(zip(found.folders, found.packages, strict=True)))
     taken, skipped = [], []
     with open_session(project, write=not dry_run) as session:
         for package in found.packages:
@@ -79,14 +43,14 @@ def import_(source: Path, project: Path | None, as_json: bool, dry_run: bool) ->
     data = {
         "taken": taken,
         "skipped": skipped,
-        "problems": [p.to_json() for p in found.problems],
+        "problems": [p.to_json() for p in (*found.problems, *twice)],
         "dry_run": dry_run,
     }
 
     def show(data: Mapping[str, Any]) -> None:
         for entry in skipped:
             click.echo(f"skipped {entry['skill']}: {entry['reason']}")
-        for problem in found.problems:
+        for problem in (*found.problems, *twice):
             click.echo(f"problem {problem}")
         click.echo(f"{len(taken)} skills taken, {len(skipped)} skipped")
 
@@ -278,7 +242,6 @@ def restore(skill: str, project: Path | None, as_json: bool) -> int:
 
 
 COMMANDS = {
-    "validate": validate,
     "import": import_,
     "list": list_,
     "show": show_,

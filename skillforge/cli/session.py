@@ -15,6 +15,7 @@ import click
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.adapters.project import FILE, Project, find_project, load_project
+from skillforge.adapters.stat_cache import StatCache
 from skillforge.errors import ConfigError, LedgerError
 from skillforge.workflows.curate import Curator
 
@@ -160,7 +161,8 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
             stack.callback(lock.release)
         ledger = SqliteLedger(project.state / "ledger.db")
         stack.callback(ledger.close)
-        library = FolderLibrary(project.library, mend=lock is not None)
+        stats = StatCache(project.state / "stats.json")
+        library = FolderLibrary(project.library, mend=lock is not None, stats=stats)
         session = Session(
             project=project,
             ledger=ledger,

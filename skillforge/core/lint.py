@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from skillforge.core.document import Document
@@ -32,7 +32,7 @@ from skillforge.core.package import Package
 from skillforge.core.problem import Level, Problem
 from skillforge.core.rewrite import MAX_DESCRIPTION
 
-__all__ = ["Problem", "has_errors", "lint"]
+__all__ = ["Problem", "has_errors", "lint", "lint_library"]
 
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 """Every top-level key of the specification."""
@@ -63,6 +63,31 @@ def lint(package: Package) -> tuple[Problem, ...]:
         for line, code, level, message in found
     ]
     return tuple(sorted([*document.problems, *problems], key=lambda p: (p.path, p.line)))
+
+
+def lint_library(packages: Mapping[str, Package]) -> tuple[Problem, ...]:
+    """Return names that two folders claim, and packages that are byte-identical copies.
+
+    Args:
+        packages: Folder to package, in the order in which the first one counts.
+    """
+    names: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    problems: list[Problem] = []
+
+    def report(folder: str, code: str, level: Level, message: str) -> None:
+        problems.append(Problem(path=folder, line=0, code=code, level=level, message=message))
+
+    for folder, package in packages.items():
+        first = names.setdefault(package.name.casefold(), folder)
+        if first != folder:
+            message = f"{first} has the same name; a library holds a name once: rename one."
+            report(folder, "name-twice", "error", message)
+        first = versions.setdefault(package.version, folder)
+        if first != folder:
+            message = f"this is a byte-identical copy of {first}; delete one of them."
+            report(folder, "copy", "warning", message)
+    return tuple(problems)
 
 
 def has_errors(problems: tuple[Problem, ...]) -> bool:
