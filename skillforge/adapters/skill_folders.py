@@ -118,7 +118,7 @@ def find_skills(root: Path) -> Walk:
                 real.append((entry.path, inside, resource))
     _add_linked(by_file, by_link, walk)
     walk.skills.update(by_file.values())
-    walk.folders += sorted(map(Path, walk.skills))
+    walk.folders += sorted(map(Path, walk.skills), key=lambda folder: folder.parts)
     return walk
 
 
