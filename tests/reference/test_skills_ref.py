@@ -217,13 +217,16 @@ def skills(draw: st.DrawFn) -> Case:
     rows += [f"{key}:{draw(values())}" for key in odd]
     if "description" not in odd:
         rows.insert(draw(st.integers(0, len(rows))), "description: Does b.")
+    del rows[: draw(st.sampled_from([0] * 14 + [1]))]
     extra = draw(st.sampled_from(["", "", "", "# c", " ", "\t", "name: b", "...", "--- a", "x"]))
     rows.insert(draw(st.integers(0, len(rows))), extra)
     opening = draw(st.sampled_from(["---"] * 9 + ["--- ", "---\t", "--- # c", "----", "\n---"]))
     closing = draw(st.sampled_from(["---"] * 9 + ["--- ", "---\t", "----", " ---", "..."]))
     text = "\n".join([opening, *rows, closing, draw(st.sampled_from(["", "Body --- x\n"]))])
     newline = draw(st.sampled_from(["\n"] * 4 + ["\r\n", "\r"]))
-    data = draw(st.sampled_from([b""] * 9 + [BOM])) + text.replace("\n", newline).encode()
+    encoding = draw(st.sampled_from(["utf-8"] * 12 + ["latin-1", "utf-16"]))
+    data = text.replace("\n", newline).encode(encoding, "replace")
+    data = draw(st.sampled_from([b""] * 9 + [BOM])) + data
     file = draw(st.sampled_from(["SKILL.md"] * 6 + ["skill.md", "Skill.md"]))
     return Case(data=data, folder=folder, file=file)
 
