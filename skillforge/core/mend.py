@@ -23,6 +23,7 @@ Span = tuple[int, int]
 _FastLoader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _ENTRY = re.compile(r"(?P<key>[^\s#'\"\-\[\]{}:][^:\r\n]*|\"[^\"\r\n]*\"|'[^'\r\n]*'):(?=\s|$)")
 _NESTED = re.compile(r"(?P<head>[ \t]+(?:- )?[\w.-]+:[ \t]+)(?P<value>\S.*)$")
+_DOUBTFUL = re.compile(r"\t|[|>][-+0-9]*#")
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 
 
@@ -58,8 +59,11 @@ def tokens(text: str) -> Iterator[Any]:
 
 
 def _loader(text: str) -> Any:
-    """Return the fast loader, or the one that refuses tabs between words as most readers do."""
-    return yaml.BaseLoader if "\t" in text else _FastLoader
+    """Return the fast loader, or the one that refuses what libyaml lets through and others do not.
+
+    That is a tab between words, and a comment right after the sign of a block.
+    """
+    return yaml.BaseLoader if _DOUBTFUL.search(text) else _FastLoader
 
 
 def line_of(error: Exception) -> int:

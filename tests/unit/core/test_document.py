@@ -165,6 +165,7 @@ def test_bytes_that_are_not_utf8_are_located():
         (b"---\na: !!int 3\n---\n", "yaml-tag"),
         (b"---\na: !!str b\n---\n", "yaml-tag"),
         (b"---\na: b\tc\n---\n", "yaml-unquoted"),
+        (b"---\na: |# c\n  b\n---\n", "yaml-invalid"),
         (b"---\na:\n  b: c\nd:\n    e: f\n---\n", "yaml-indent"),
         (b"---\na: [b]\n---\n", "yaml-flow"),
         (b"---\na: \x00b\n---\n", "control-character"),
