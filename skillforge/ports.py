@@ -6,7 +6,7 @@ docstring is its contract, and `tests/contract/` runs every implementation throu
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -135,8 +135,8 @@ class Library(Protocol):
     def read(self, name: str) -> Package | None:
         """Return the package that the folder holds under that name, or None."""
 
-    def read_all(self) -> tuple[Package, ...]:
-        """Return every loadable package, sorted by name."""
+    def versions(self) -> Mapping[str, str]:
+        """Return the version of every loadable package by name, sorted by name."""
 
     def write(self, package: Package, *, ready: Callable[[], object] = ...) -> None:
         """Replace the folder of that package, all of it or nothing.

@@ -73,7 +73,11 @@ def is_own_part(path, parts):
     return (path.name, parts[2:3]) in OWN_PARTS
 
 
-OWN_PARTS = [("files.py", ["skill_folders"]), ("files.py", ["folder_writes"])]
+OWN_PARTS = [
+    ("files.py", ["skill_folders"]),
+    ("files.py", ["folder_writes"]),
+    ("files.py", ["stat_cache"]),
+]
 """Adapters cut in two for length."""
 
 

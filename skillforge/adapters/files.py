@@ -16,6 +16,7 @@ from skillforge.adapters.skill_folders import (
     load,
     package_files,
 )
+from skillforge.adapters.stat_cache import StatCache
 from skillforge.core.package import Package, PackageFile
 from skillforge.core.problem import Problem
 from skillforge.errors import SkillError
@@ -30,14 +31,15 @@ class Discovery:
     folders: tuple[str, ...]
     """The folder of each package, relative to the root; ``.`` for the root itself."""
     problems: tuple[Problem, ...]
-    """What could not be loaded, and names or contents that occur twice."""
+    """What could not be loaded or was left out."""
 
 
 def discover(root: str | os.PathLike[str]) -> Discovery:
     """Find and load every skill below ``root``; the root may be a skill or a ``SKILL.md`` itself.
 
-    A skill that cannot be loaded is a problem and hides no other. What is wrong inside a loaded
-    skill is for `skillforge.core.lint.lint` to say.
+    A skill that cannot be loaded is a problem and hides no other. What is wrong inside the loaded
+    skills is for `skillforge.core.lint` to say. Which folders are skills: see
+    `skillforge.adapters.skill_folders`.
 
     Raises:
         SkillError: There is no such folder.
@@ -52,27 +54,11 @@ def discover(root: str | os.PathLike[str]) -> Discovery:
             found.append((folder.relative_to(walk.root).as_posix(), load(folder, walk)))
         except SkillError as error:
             walk.report(folder, "unreadable", f"this skill is left out: {error}.")
-    _report_twice(found, walk)
     return Discovery(
         packages=tuple(package for _, package in found),
         folders=tuple(folder for folder, _ in found),
         problems=tuple(dict.fromkeys(walk.problems)),
     )
-
-
-def _report_twice(found: list[tuple[str, Package]], walk: Walk) -> None:
-    """Report names that two folders claim, and packages that are byte-identical copies."""
-    names: dict[str, str] = {}
-    versions: dict[str, str] = {}
-    for folder, package in found:
-        first = names.setdefault(package.name.casefold(), folder)
-        if first != folder:
-            message = f"{first} has the same name; a library holds a name once: rename one."
-            walk.report(walk.root / folder, "name-twice", message)
-        first = versions.setdefault(package.version, folder)
-        if first != folder:
-            message = f"this is a byte-identical copy of {first}; delete one of them."
-            walk.report(walk.root / folder, "copy", message, warn=True)
 
 
 class FolderLibrary:
@@ -84,13 +70,19 @@ class FolderLibrary:
     """
 
     def __init__(
-        self, root: str | os.PathLike[str], *, mend: bool = True, ops: FileOps | None = None
+        self,
+        root: str | os.PathLike[str],
+        *,
+        mend: bool = True,
+        stats: StatCache | None = None,
+        ops: FileOps | None = None,
     ) -> None:
         """Open the library.
 
         Args:
             root: The folder.
             mend: Whether to end what a crash has cut short; not while another process writes.
+            stats: Says which folders have not changed since they were read.
             ops: How the disk is changed; as usual by default.
 
         Raises:
@@ -99,7 +91,7 @@ class FolderLibrary:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
             raise SkillError(f"the library folder {self.root} does not exist; create it first")
-        self._ops = ops or FileOps()
+        self._ops, self._stats = ops or FileOps(), stats or StatCache()
         self._walk: Walk | None = None
         self._by_name: dict[str, Path] = {}
         leftovers = self._index().leftovers
@@ -115,13 +107,25 @@ class FolderLibrary:
         folder = self._folder(name)
         return load(folder, self._index()) if folder else None
 
-    def read_all(self) -> tuple[Package, ...]:
-        """Return every loadable package, sorted by name."""
-        self._walk = None
-        packages: dict[str, Package] = {}
-        for package in discover(self.root).packages:
-            packages.setdefault(package.name, package)
-        return tuple(packages[name] for name in sorted(packages))
+    def versions(self) -> dict[str, str]:
+        """Return the version of every loadable package by name, sorted; read what has changed."""
+        self._walk = None  # what has changed beside us is to be seen
+        walk, found = self._index(), {}
+        for name, folder in sorted(self._by_name.items()):
+            try:
+                found[name] = self._version(folder, walk)
+            except (SkillError, OSError):
+                continue
+        self._stats.save()
+        return found
+
+    def _version(self, folder: Path, walk: Walk) -> str:
+        stamp = self._stats.stamp(package_files(folder, walk))
+        known = self._stats.get(os.fspath(folder), stamp)
+        if known is None:
+            known = load(folder, walk).version
+            self._stats.put(os.fspath(folder), stamp, known)
+        return known
 
     def write(self, package: Package, *, ready: Callable[[], object] = lambda: None) -> None:
         """Replace the folder of that package, all of it or nothing.

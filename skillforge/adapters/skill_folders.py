@@ -7,6 +7,7 @@ of the outer package. A file belongs to the innermost skill around it.
 
 Symbolic links are followed only to targets inside the root, after everything real, and no real
 directory is entered twice: loops end, and a skill reached by two ways is found under its real name.
+A directory whose ``SKILL.md`` is a link to that of another skill is not counted again.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ class Walk:
 
     def report(self, path: Path | str, code: str, message: str, *, warn: bool = False) -> None:
         """Note a problem about a path, shown relative to the root."""
-        try:
-            shown = Path(path).relative_to(self.root).as_posix()
-        except ValueError:
-            shown = str(path)
-        # a name that is not UTF-8 must not make the report itself unprintable
-        shown = shown.encode("utf-8", "replace").decode()
         level: Level = "warning" if warn else "error"
+        shown = self.shown(path)
         self.problems.append(Problem(path=shown, line=0, code=code, level=level, message=message))
+
+    def shown(self, path: Path | str) -> str:
+        """Return a path relative to the root; a name that is not UTF-8 is made printable."""
+        shown = Path(os.path.relpath(path, self.root)).as_posix()
+        return shown.encode("utf-8", "replace").decode()
 
 
 def is_skill_file(name: str) -> bool:
@@ -86,20 +87,24 @@ def find_skills(root: Path) -> Walk:
         raise SkillError(f"{root} is no folder; name the folder that holds the skills")
     walk = Walk(root=root.resolve())
     # a link waits until all real directories are known, so that real names win
-    real = [(walk.root, False, False)]
-    linked: list[tuple[Path, bool, bool]] = []
-    entered: set[Path] = set()
+    real = [(os.fspath(walk.root), False, False)]
+    linked: list[tuple[str, bool, bool]] = []
+    entered: set[str] = set()
+    by_file: dict[str, str] = {}
+    by_link: list[tuple[str, str]] = []
     while real or linked:
         directory, in_skill, in_resource = real.pop() if real else linked.pop()
         if directory in entered:
             continue
         entered.add(directory)
         entries = _entries(directory, walk)
-        is_skill = any(is_skill_file(e.name) and _is_file(e, walk) for e in entries)
-        if is_skill and not in_resource:
-            walk.folders.append(directory)
-            walk.skills.add(os.fspath(directory))
-        inside = in_skill or is_skill
+        own = [e for e in entries if is_skill_file(e.name) and _is_file(e, walk)]
+        if own and not in_resource:
+            held = [entry.path for entry in own if not entry.is_symlink()]
+            by_file.update(dict.fromkeys(held, directory))
+            if not held:
+                by_link.append((directory, os.path.realpath(own[-1].path)))
+        inside = in_skill or bool(own)
         for entry in entries:
             if entry.name in NO_SKILLS_IN or not _is_dir(entry, walk):
                 continue
@@ -108,14 +113,30 @@ def find_skills(root: Path) -> Walk:
                 continue
             resource = in_resource or (inside and entry.name.lower() in RESOURCES)
             if entry.is_symlink():
-                linked.append((Path(os.path.realpath(entry.path)), inside, resource))
+                linked.append((os.path.realpath(entry.path), inside, resource))
             else:
-                real.append((Path(entry.path), inside, resource))
-    walk.folders.sort(key=lambda path: path.relative_to(walk.root).parts)
+                real.append((entry.path, inside, resource))
+    _add_linked(by_file, by_link, walk)
+    walk.skills.update(by_file.values())
+    walk.folders += sorted(map(Path, walk.skills), key=lambda folder: folder.parts)
     return walk
 
 
-def _entries(directory: Path, walk: Walk) -> list[os.DirEntry[str]]:
+def _add_linked(by_file: dict[str, str], by_link: list[tuple[str, str]], walk: Walk) -> None:
+    """Add the directories whose skill file is a link, unless the file is counted already."""
+    for directory, target in sorted(by_link):
+        first = by_file.setdefault(target, directory)
+        if first != directory:
+            walk.report(
+                directory,
+                "link-twice",
+                f"its skill file is a link to that of {walk.shown(first)}, which counts once; "
+                "copy the file to make it a skill of its own.",
+                warn=True,
+            )
+
+
+def _entries(directory: str, walk: Walk) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as found:
             return sorted(found, key=lambda entry: entry.name, reverse=True)
@@ -141,8 +162,7 @@ def _is_file(entry: os.DirEntry[str], walk: Walk) -> bool:
 
 def _is_inside(entry: os.DirEntry[str], walk: Walk) -> bool:
     """Tell whether a link leads to something inside the root; report it if it leads outside."""
-    target = Path(os.path.realpath(entry.path))
-    inside = target.is_relative_to(walk.root)
+    inside = Path(os.path.realpath(entry.path)).is_relative_to(walk.root)
     if not inside:
         message = "this link leads out of the folder and is not followed; copy the files instead."
         walk.report(entry.path, "link-outside-root", message, warn=True)
@@ -178,7 +198,7 @@ def package_files(folder: Path, walk: Walk) -> Iterator[tuple[str, os.DirEntry[s
         if directory in entered:
             continue
         entered.add(directory)
-        for entry in _entries(Path(directory), walk):
+        for entry in _entries(directory, walk):
             path = prefix + entry.name
             if _is_dir(entry, walk):
                 target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path

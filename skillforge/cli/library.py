@@ -9,14 +9,7 @@ from typing import Any
 
 import click
 
-from skillforge.cli.options import (
-    EXIT_NEGATIVE,
-    EXIT_OK,
-    Command,
-    emit,
-    json_option,
-    project_option,
-)
+from skillforge.cli.options import EXIT_OK, Command, emit, json_option, project_option
 from skillforge.cli.session import Session, open_session
 from skillforge.core.events import Event
 from skillforge.core.library import LibraryState
@@ -61,37 +54,6 @@ def _show_staged(skill: str, staged: Sequence[Mapping[str, Any]]) -> None:
         what = f"staged: {version} ({s['evidence']}), decided against {base}"
         do = f"`skillforge adopt {skill} {version}`" if s["ready"] else f"{base} is not served now"
         click.echo(f"{what}: {do}")
-
-
-@click.command("validate")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
-@json_option
-def validate(paths: tuple[Path, ...], strict: bool, as_json: bool) -> int:
-    """Check skill packages against the Agent Skills specification; list every problem."""
-    from skillforge.adapters.files import discover
-    from skillforge.core.lint import lint
-
-    skills, problems = [], []
-    for path in paths:
-        found = discover(path)
-        problems += [p.to_json() for p in found.problems]
-        for package in found.packages:
-            skills.append(package.name)
-            problems += [p.to_json() | {"skill": package.name} for p in lint(package)]
-    bad = [p for p in problems if strict or p["level"] == "error"]
-    data = {"skills": len(skills), "ok": not bad, "problems": problems}
-
-    def show(data: Mapping[str, Any]) -> None:
-        for p in problems:
-            where = f"{p['skill']}: " if "skill" in p else ""
-            click.echo(f"{where}{p['path']}:{p['line']}: {p['level']} {p['code']}: {p['message']}")
-        click.echo(f"{len(skills)} skills, {len(problems)} problems, {len(bad)} of them errors")
-
-    emit(data, as_json, show)
-    if not skills and not problems:
-        raise click.UsageError("no SKILL.md found below the given paths")
-    return EXIT_NEGATIVE if bad else EXIT_OK
 
 
 @click.command("list")
@@ -354,7 +316,6 @@ def restore(skill: str, version: str | None, project: Path | None, as_json: bool
 
 
 COMMANDS = {
-    "validate": validate,
     "list": list_,
     "show": show_,
     "history": history,

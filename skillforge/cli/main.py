@@ -15,7 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("setup", "Write a project file."),
     "doctor": ("setup", "Check models, keys, embedder, index and ledger."),
     "demo": ("demo", "Evolve the shipped library with the embedded model, offline."),
-    "validate": ("library", "Check skill packages against the Agent Skills specification."),
+    "validate": ("validate", "Check skill packages against the Agent Skills specification."),
     "import": ("intake", "Take skills from a folder, an archive or a git repository."),
     "list": ("library", "List the skills with status and evidence."),
     "show": ("library", "Show one version of a skill: its units and its text."),

@@ -15,6 +15,7 @@ import click
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.adapters.project import FILE, Project, find_project, load_project
+from skillforge.adapters.stat_cache import StatCache
 from skillforge.cli.lock import ProjectLock
 from skillforge.errors import ConfigError, LedgerError
 from skillforge.workflows.curate import Curator
@@ -155,7 +156,8 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
             )
         ledger = SqliteLedger(project.state / "ledger.db")
         stack.callback(ledger.close)
-        library = FolderLibrary(project.library, mend=alone)
+        stats = StatCache(project.state / "stats.json")
+        library = FolderLibrary(project.library, mend=alone, stats=stats)
         session = Session(
             project=project,
             ledger=ledger,

@@ -110,10 +110,11 @@ def _with_examples(blocks: Sequence[Block], lines: Sequence[str]) -> Iterator[Bl
 
 def _cut_at_questions(block: Block, lines: Sequence[str]) -> Iterator[Block]:
     """Cut a paragraph before each line that asks, so that runs without blank lines come apart."""
-    if block.kind != "paragraph":
+    inner = range(block.first + 1, block.last) if block.kind == "paragraph" else ()
+    cuts = [i for i in inner if _ASKED.match(lines[i])]
+    if not cuts:
         yield block
         return
-    cuts = [i for i in range(block.first + 1, block.last) if _ASKED.match(lines[i])]
     for first, last in zip([block.first, *cuts], [*cuts, block.last], strict=True):
         yield replace(block, first=first, last=last)
 

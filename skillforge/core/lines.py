@@ -7,10 +7,11 @@ at U+0085, U+2028 and five others, which are ordinary characters inside a descri
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import accumulate
 
 _BREAK = re.compile(r"\r\n|\n|\r")
-_BREAK_BYTES = re.compile(rb"\r\n|\n|\r")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
+_LINE_BYTES = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 
 
 def line_starts(text: str | bytes) -> list[int]:
@@ -19,13 +20,8 @@ def line_starts(text: str | bytes) -> list[int]:
     >>> line_starts("a\r\nb\rc\u2028d")
     [0, 3, 5]
     """
-    if not text:
-        return []
-    found = _BREAK.finditer(text) if isinstance(text, str) else _BREAK_BYTES.finditer(text)
-    starts = [0, *(match.end() for match in found)]
-    if starts[-1] == len(text):
-        starts.pop()
-    return starts
+    lines = _LINE.findall(text) if isinstance(text, str) else _LINE_BYTES.findall(text)
+    return list(accumulate(map(len, lines[:-1]), initial=0)) if lines else []
 
 
 def split_lines(text: str) -> list[str]:
@@ -34,7 +30,7 @@ def split_lines(text: str) -> list[str]:
     >>> split_lines("a\r\nb\rc")
     ['a\r\n', 'b\r', 'c']
     """
-    return [text[a:b] for a, b in pairwise([*line_starts(text), len(text)])] if text else []
+    return _LINE.findall(text)
 
 
 def to_lf(text: str) -> str:

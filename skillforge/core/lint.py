@@ -1,28 +1,38 @@
 """The whole Agent Skills specification as one check: every problem is listed, none stops another.
 
 ``error`` is what the specification forbids, ``warning`` what works but badly. Whether a skill has
-any error agrees with the reference validator, ``skills-ref`` 0.1.1, except where that one is
-stricter or laxer than the specification it implements:
+any error agrees with the reference validator, ``skills-ref`` 0.1.1, but for these differences:
 
-- a byte order mark, or ``---`` inside a value of the frontmatter, is accepted here;
-- ``SKILL.md`` in another case than ``skill.md`` is found here, with a warning;
-- a YAML anchor that no alias uses is accepted here;
-- an empty ``compatibility`` and bytes that are not UTF-8 are errors here.
+===============================  ==========  ==========  ==========================================
+in the file                      here        skills-ref  reason
+===============================  ==========  ==========  ==========================================
+``---`` inside a value           as it is    cuts there  only a line that is ``---`` is a fence
+a fence such as ``---x``         error       accepts     clients look for a line that is ``---``
+a tab after the opening fence    accepts     error       white space at a line's end says nothing
+byte order mark                  warning     error       UTF-8 allows it, editors add it
+U+0085, U+2028, U+2029           as it is    ends line   they end no line in YAML 1.2
+``<<``, ``=`` as key or value    plain text  special     they are special in YAML 1.1 only
+a key that is empty              error       accepts     no client can ask for it
+empty ``compatibility``          error       accepts     the specification says 1 to 500 characters
+a file called ``Skill.md``       warning     not found   any case but two is lost there
+comments that make it crash      accepts     crashes     it fails on some comments beside values
+===============================  ==========  ==========  ==========================================
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from skillforge.core.document import Document
+from skillforge.core.mend import quote
 from skillforge.core.package import Package
 from skillforge.core.problem import Level, Problem
 from skillforge.core.rewrite import MAX_DESCRIPTION
 
-__all__ = ["Problem", "has_errors", "lint"]
+__all__ = ["Problem", "has_errors", "lint", "lint_library"]
 
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 """Every top-level key of the specification."""
@@ -33,7 +43,7 @@ MAX_BODY_TOKENS = 5000
 _CHARACTERS_PER_TOKEN = 4
 
 _Finding = tuple[int, str, Level, str]
-_FENCED = re.compile(r"^(?P<fence>`{3,}|~{3,}).*?(?:^(?P=fence)|\Z)|`[^`\n]+`", re.M | re.S)
+_CODE = re.compile(r"^(?P<fence>`{3,}|~{3,}).*?(?:^(?P=fence)|\Z)|`[^`\n]+`", re.M | re.S)
 _LINK = re.compile(r"\]\(<?(?![a-z][a-z0-9+.-]*:|[#/])([^)>\s]+)", re.I)
 
 
@@ -53,6 +63,31 @@ def lint(package: Package) -> tuple[Problem, ...]:
         for line, code, level, message in found
     ]
     return tuple(sorted([*document.problems, *problems], key=lambda p: (p.path, p.line)))
+
+
+def lint_library(packages: Mapping[str, Package]) -> tuple[Problem, ...]:
+    """Return names that two folders claim, and packages that are byte-identical copies.
+
+    Args:
+        packages: Folder to package, in the order in which the first one counts.
+    """
+    names: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    problems: list[Problem] = []
+
+    def report(folder: str, code: str, level: Level, message: str) -> None:
+        problems.append(Problem(path=folder, line=0, code=code, level=level, message=message))
+
+    for folder, package in packages.items():
+        first = names.setdefault(package.name.casefold(), folder)
+        if first != folder:
+            message = f"{first} has the same name; a library holds a name once: rename one."
+            report(folder, "name-twice", "error", message)
+        first = versions.setdefault(package.version, folder)
+        if first != folder:
+            message = f"this is a byte-identical copy of {first}; delete one of them."
+            report(folder, "copy", "warning", message)
+    return tuple(problems)
 
 
 def has_errors(problems: tuple[Problem, ...]) -> bool:
@@ -104,7 +139,7 @@ def _check_name(folder: str, document: Document) -> Iterator[_Finding]:
         return
     line = document.key_lines.get("name", 0)
     if not isinstance(value, str) or not value.strip():
-        yield line, "name-blank", "error", f"`name` must be a word; write `name: {folder}`."
+        yield line, "name-blank", "error", f"`name` must be one word: write `name: {folder}`."
         return
     name = unicodedata.normalize("NFKC", value.strip())
     bad = sorted({char for char in name if not (char.isalnum() or char == "-")})
@@ -136,8 +171,8 @@ def _check_description(document: Document) -> Iterator[_Finding]:
         return
     line = document.key_lines.get("description", 0)
     if not isinstance(value, str) or not value.strip():
-        message = "`description` must be a text: say what the skill does and when to use it."
-        yield line, "description-blank", "error", message
+        cure = _one_text("description", value) or "say what the skill does and when to use it."
+        yield line, "description-blank", "error", f"`description` must be one text: {cure}"
         return
     if len(value) > MAX_DESCRIPTION:
         message = f"the description has {len(value)} characters, at most {MAX_DESCRIPTION}."
@@ -151,8 +186,8 @@ def _check_optional(document: Document) -> Iterator[_Finding]:
     def text_rule(key: str, level: Level) -> Iterator[_Finding]:
         if key in document.frontmatter and not isinstance(document.frontmatter[key], str):
             line = document.key_lines.get(key, 0)
-            message = f"`{key}` must be one text, found a list or mapping."
-            yield line, f"{key}-type", level, message
+            cure = _one_text(key, document.frontmatter[key]) or "found a mapping."
+            yield line, f"{key}-type", level, f"`{key}` must be one text: {cure}"
 
     yield from text_rule("license", "warning")
     yield from text_rule("allowed-tools", "warning")
@@ -169,6 +204,14 @@ def _check_optional(document: Document) -> Iterator[_Finding]:
         line = document.key_lines.get("metadata", 0)
         message = "`metadata` must map keys to texts, one `key: value` a line."
         yield line, "metadata-type", "warning", message
+
+
+def _one_text(key: str, value: Any) -> str:
+    """Return the line that says in one text what a list says; empty if it is none of texts."""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        return ""
+    text = (" " if key == "allowed-tools" else ", ").join(value)
+    return f"found a list; write `{key}: {quote(text)}`." if text.strip() else ""
 
 
 def _is_flat(value: Any) -> bool:
@@ -195,23 +238,23 @@ def _check_body(package: Package) -> Iterator[_Finding]:
 
 
 def _check_links(package: Package, body: str) -> Iterator[_Finding]:
-    if "](" not in body:
-        return
-    # keep the line breaks of what is skipped, so that line numbers stay true
-    shown = _FENCED.sub(lambda found: "\n" * found.group().count("\n"), body)
     before = package.document.data[: package.document.body_start]
     first = before.count(b"\n") or before.count(b"\r")
-    for found in _LINK.finditer(shown):
+    prose = ""
+    for found in _LINK.finditer(body) if "](" in body else ():
         target = found.group(1).split("#")[0].split("?")[0].removeprefix("./")
-        line = first + 1 + shown.count("\n", 0, found.start())
         if ".." in target.split("/"):
-            message = (
-                f"the link {target!r} leaves the skill, which is copied alone; move it inside."
-            )
-            yield line, "link-outside", "warning", message
+            code = "link-outside"
+            fault = f"the link {target!r} leaves the skill, which is copied alone; move it inside."
         elif target and target.rstrip("/") not in package.files and not _is_folder(package, target):
-            message = f"the link {target!r} leads to no file of the skill; add it or mend the link."
-            yield line, "link-missing", "warning", message
+            code = "link-missing"
+            fault = f"the link {target!r} leads to no file of the skill; add it or mend the link."
+        else:
+            continue
+        if not prose:  # blanked out only in the few skills that need it: it takes longest
+            prose = _CODE.sub(lambda code: " " * len(code.group()), body)
+        if prose[found.start()] == "]":
+            yield first + 1 + body.count("\n", 0, found.start()), code, "warning", fault
 
 
 def _is_folder(package: Package, target: str) -> bool:

@@ -20,9 +20,10 @@ NOT_YAML = (yaml.YAMLError, RecursionError, ValueError)
 
 Span = tuple[int, int]
 
-_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_FastLoader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _ENTRY = re.compile(r"(?P<key>[^\s#'\"\-\[\]{}:][^:\r\n]*|\"[^\"\r\n]*\"|'[^'\r\n]*'):(?=\s|$)")
 _NESTED = re.compile(r"(?P<head>[ \t]+(?:- )?[\w.-]+:[ \t]+)(?P<value>\S.*)$")
+_DOUBTFUL = re.compile(r"\t|[|>][-+0-9]*#")
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 
 
@@ -49,7 +50,20 @@ class Report:
 
 def compose(text: str) -> Any:
     """Return the node graph of one YAML document, or None if it is empty."""
-    return yaml.compose(text, Loader=_Loader)
+    return yaml.compose(text, Loader=_loader(text))
+
+
+def tokens(text: str) -> Iterator[Any]:
+    """Yield the tokens of a text that `compose` can read."""
+    yield from yaml.scan(text, Loader=_loader(text))
+
+
+def _loader(text: str) -> Any:
+    """Return the fast loader, or the one that refuses what libyaml lets through and others do not.
+
+    That is a tab between words, and a comment right after the sign of a block.
+    """
+    return yaml.BaseLoader if _DOUBTFUL.search(text) else _FastLoader
 
 
 def line_of(error: Exception) -> int:
@@ -101,12 +115,11 @@ def mend(text: str, report: Report) -> tuple[str, dict[str, Span]]:
 
 
 def _report_unquoted(report: Report, line: int, key: str, value: str, error: Exception) -> None:
-    short = value if len(value) <= 60 else value[:57] + "..."
     report.add(
         line,
         "yaml-unquoted",
         f"the value of `{key}` is no YAML as it stands ({reason(error)}); it was read as plain "
-        f"text, but strict readers drop the whole skill: quote it, `{key}: {quote(short)}`.",
+        f"text, but strict readers drop the whole skill: quote it, `{key}: {quote(value)}`.",
     )
 
 

@@ -96,24 +96,22 @@ class Curator:
         imported. A served skill whose folder is gone is named, not touched.
         """
         notes, unfinished = self._finish_writes()
-        present = {package.name: package for package in self.library.read_all()}
-        names = set(self.state.skills)
-        new = [present[name] for name in sorted(present) if name not in names]
-        for package in new:
+        present, known = self.library.versions(), self.state.skills
+        current = {name: record.current for name, record in known.items() if record.served}
+        changed = [name for name, version in present.items() if current.get(name) != version]
+        read = (self.library.read(name) for name in changed if name not in unfinished)
+        found = [package for package in read if package is not None]
+        taken = [package for package in found if current.get(package.name) != package.version]
+        for package in taken:
             self.take_in(package)
+        new = [package.name for package in taken if package.name not in known]
         if new:
-            notes.append(f"imported {len(new)} skills: {', '.join(p.name for p in new)}")
-        for name, package in sorted(present.items()):
-            known = self.state.skill(name)
-            changed = not known.served or known.current != package.version
-            if changed and name not in unfinished:
-                self.take_in(package)
-                notes.append(f"{name}: hand edit taken in as version {package.short}")
-        for name in self.state.served:
-            if name not in present and name not in unfinished:
-                notes.append(
-                    f"{name}: its folder is gone; `skillforge restore {name}` brings it back"
-                )
+            notes.append(f"imported {len(new)} skills: {', '.join(new)}")
+        for package in taken:
+            if package.name in known:
+                notes.append(f"{package.name}: hand edit taken in as version {package.short}")
+        for name in sorted(current.keys() - present.keys() - unfinished):
+            notes.append(f"{name}: its folder is gone; `skillforge restore {name}` brings it back")
         return tuple(notes)
 
     def _finish_writes(self) -> tuple[list[str], set[str]]:

@@ -83,7 +83,7 @@ def test_known_faults_are_found_where_they_are():
     assert codes["bom"] == 16
     assert codes["frontmatter-missing"] == 73
     assert codes["skill-file-case"] == 1
-    assert codes["name-case"] > 60
+    assert codes["name-case"] == 98
     mended = [p for _, p in corpus() if any(q.code == "yaml-unquoted" for q in lint(p))]
     assert all(package.description for package in mended)
 
@@ -108,15 +108,17 @@ def test_units_rejoin_and_are_few():
     assert sum(count > 20 for count in counts) < len(counts) / 10
 
 
-def test_leaving_one_unit_out_stays_valid():
-    """Of every skill the first, a middle and the last unit can be left out without a new error."""
+def test_leaving_any_one_unit_out_stays_valid():
+    """Every unit of every skill can be left out by itself without a new error."""
+    left_out = 0
     for package, _ in with_units():
-        units = removable(parse_units(package))
         before = {problem.code for problem in lint(package) if problem.level == "error"}
-        for unit in {units[i] for i in (0, len(units) // 2, -1)} if units else ():
+        for unit in removable(parse_units(package)):
             rest = leave_out(package, unit.id)
             assert {p.code for p in lint(rest) if p.level == "error"} <= before
             assert rest.version != package.version
+            left_out += 1
+    assert left_out > 5000
 
 
 def test_descriptions_can_be_rewritten_and_undone_everywhere():

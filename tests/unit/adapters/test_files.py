@@ -139,15 +139,18 @@ def test_shared_files_behind_links_are_read_once_each(tmp_path: Path):
     assert list(package.files) == ["SKILL.md", "references/x.md"]
 
 
-def test_names_and_contents_that_occur_twice_are_reported(tmp_path: Path):
-    """Both are loaded, and the second names the first (anthropics/claude-code#62708)."""
-    put(tmp_path / "one" / "a")
-    put(tmp_path / "two" / "a", "other")
-    put(tmp_path / "two" / "copy", "a")
+def test_one_file_behind_two_folders_is_counted_once(tmp_path: Path):
+    """A linked SKILL.md is no second skill (initializ/forge#512); linked to a plain file it is."""
+    put(tmp_path / "z-real")
+    for name, target in (("a-link", "../z-real/SKILL.md"), ("b", "../AGENTS.md")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "SKILL.md").symlink_to(target)
+    (tmp_path / "AGENTS.md").write_bytes(HEAD.format("b", "b").encode())
+    (tmp_path / "z-real" / "skill.md").symlink_to("SKILL.md")
     found = discover(tmp_path)
-    assert len(found.packages) == 3
-    assert codes(found) == [("two/a", "name-twice"), ("two/copy", "copy")]
-    assert "one/a" in found.problems[0].message
+    assert found.folders == ("b", "z-real")
+    assert codes(found) == [("a-link", "link-twice")]
+    assert "z-real" in found.problems[0].message
 
 
 def test_one_bad_skill_hides_no_other(tmp_path: Path):
@@ -198,7 +201,7 @@ def test_a_library_writes_what_it_then_reads(tmp_path: Path):
     assert library.read("a") == package
     smaller = package.without_file("references/x")
     library.write(smaller)
-    assert library.read_all() == (smaller,)
+    assert library.versions() == {"a": smaller.version}
     assert names(tmp_path) == ["a"]
     assert not (tmp_path / "a" / "references").exists()
 
@@ -214,7 +217,7 @@ def test_a_skill_is_replaced_where_it_lies(tmp_path: Path):
     library.write(package)
     assert FolderLibrary(tmp_path).read("a") == package
     assert (skill / ".git" / "HEAD").read_bytes() == b"x"
-    assert [p.name for p in FolderLibrary(tmp_path).read_all()] == ["a", "sub"]
+    assert list(FolderLibrary(tmp_path).versions()) == ["a", "sub"]
 
 
 def test_writing_does_not_reach_through_links(tmp_path: Path):
@@ -238,7 +241,7 @@ def test_removing_takes_the_skill_and_nothing_else(tmp_path: Path):
     library = FolderLibrary(tmp_path)
     library.remove("a")
     library.remove("b")
-    assert [package.name for package in library.read_all()] == ["sub"]
+    assert list(library.versions()) == ["sub"]
     assert names(tmp_path) == ["a"]
     with pytest.raises(SkillError, match="has no skill 'a'"):
         library.remove("a")
@@ -252,7 +255,7 @@ def test_a_write_that_fails_leaves_the_old_skill(tmp_path: Path):
     with pytest.raises(SkillError, match="cannot be written"):
         library.write(make("a", **{"x" * 300: b""}))
     assert snapshot(tmp_path / "a") == {"SKILL.md": before["a/SKILL.md"]}
-    assert [package.name for package in FolderLibrary(tmp_path).read_all()] == ["a"]
+    assert list(FolderLibrary(tmp_path).versions()) == ["a"]
     assert names(tmp_path) == ["a"]
 
 
@@ -267,7 +270,8 @@ def test_a_crash_during_a_write_leaves_one_whole_skill(tmp_path: Path, stage: st
         (tmp_path / "a").rename(old)
     if stage == "after the swap":
         new.rename(tmp_path / "a")
-    (package,) = FolderLibrary(tmp_path).read_all()
+    package = FolderLibrary(tmp_path).read("a")
+    assert package is not None
     assert ("extra" in package.files) == (stage == "after the swap")
     assert names(tmp_path) == ["a"]
 
@@ -275,7 +279,7 @@ def test_a_crash_during_a_write_leaves_one_whole_skill(tmp_path: Path, stage: st
 def test_a_crash_during_a_removal_is_completed(tmp_path: Path):
     """A half-deleted folder does not come back."""
     put(tmp_path / ".a.skillforge-gone")
-    assert FolderLibrary(tmp_path).read_all() == ()
+    assert FolderLibrary(tmp_path).versions() == {}
     assert names(tmp_path) == []
 
 
@@ -288,7 +292,12 @@ def test_the_library_sees_changes_made_beside_it(tmp_path: Path):
     (tmp_path / "a").rename(tmp_path / "team" / "a")
     assert library.read("a") is not None
     put(tmp_path / "copy" / "a", "other")
-    assert library.read_all()[0].description == "Does b."
+    put(tmp_path / "b")
+    assert list(library.versions()) == ["a", "b"]
+    first = library.read("a")
+    assert first is not None
+    assert first.description == "Does b."
+    assert library.versions()["a"] == first.version
 
 
 def test_a_library_needs_a_folder_that_is_no_skill(tmp_path: Path):

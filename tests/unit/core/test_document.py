@@ -161,7 +161,12 @@ def test_bytes_that_are_not_utf8_are_located():
         (b"\n\n---\nname: a\n---\n", "frontmatter-late"),
         (b"---\n- a\n---\n", "yaml-not-mapping"),
         (b"---\na: &x 1\nb: *x\n---\n", "yaml-alias"),
+        (b"---\na: &x 1\n---\n", "yaml-anchor"),
         (b"---\na: !!int 3\n---\n", "yaml-tag"),
+        (b"---\na: !!str b\n---\n", "yaml-tag"),
+        (b"---\na: b\tc\n---\n", "yaml-unquoted"),
+        (b"---\na: |# c\n  b\n---\n", "yaml-invalid"),
+        (b"---\na:\n  b: c\nd:\n    e: f\n---\n", "yaml-indent"),
         (b"---\na: [b]\n---\n", "yaml-flow"),
         (b"---\na: \x00b\n---\n", "control-character"),
         (b"---\n? [a]\n: b\n---\n", "yaml-key"),
@@ -182,6 +187,18 @@ def test_a_long_line_of_spaces_is_read_in_linear_time():
     """No regular expression runs wild on hostile input."""
     found = parse_document(b"---\nname: a: b\nx" + b" " * 300_000 + b"\n---\n")
     assert found.frontmatter.get("name", "").startswith("a: b")
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+def test_a_file_of_200_kb_is_read_whole(newline: bytes):
+    """Every byte of a long body and a long description is there, and lines are counted true."""
+    head = b"---\nname: a\ndescription: " + b"word " * 20_000 + b"\nlicense: b: c\n---\n"
+    data = (head + b"Do it.\n" * 15_000).replace(b"\n", newline)
+    found = parse_document(data)
+    assert found.data == data
+    assert len(found.frontmatter["description"]) == 99_999
+    assert found.body.encode() == data[found.body_start :]
+    assert [(p.line, p.code) for p in found.problems] == [(4, "yaml-unquoted")]
 
 
 def test_a_missing_final_newline_is_no_problem():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillforge.core.lint import has_errors, lint
+from skillforge.core.lint import has_errors, lint, lint_library
 from skillforge.core.package import Package, PackageFile
 
 GOOD = "name: a-skill\ndescription: Does b. Use when c.\n"
@@ -123,6 +123,44 @@ def test_wrong_case_of_the_skill_file_is_a_warning():
 def test_paths_that_differ_in_case_only_are_reported():
     """They would overwrite each other on many disks."""
     assert [p.code for p in lint(package(Readme=b"1", README=b"2"))] == ["path-case"]
+
+
+def test_names_and_contents_that_occur_twice_are_reported():
+    """The second names the first; one skill under two names is a copy (claude-code#62708)."""
+    one, other = package(), package(body="Something else.\n")
+    copy = Package(name="renamed", files=one.files)
+    problems = lint_library({"x/a-skill": one, "y/a-skill": other, "y/renamed": copy})
+    assert [(p.path, p.code, p.level) for p in problems] == [
+        ("y/a-skill", "name-twice", "error"),
+        ("y/renamed", "copy", "warning"),
+    ]
+    assert all("x/a-skill" in p.message for p in problems)
+    assert lint_library({"a": one}) == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        ("description:\n  - Does b\n  - don't c\n", "description: 'Does b, don''t c'"),
+        ("description: [Does b, Does c]\n", "description: 'Does b, Does c'"),
+        ("description: Covers #28: x\n", "description: 'Covers #28: x'"),
+        ("description: Read: this\n", "description: 'Read: this'"),
+        (f"description: {'long: ' * 99}text\n", f"description: '{'long: ' * 99}text'"),
+        ("description: x\nallowed-tools: [Read, Write]\n", "allowed-tools: 'Read Write'"),
+        ("description: x\nallowed-tools:\n  - Read\n", "allowed-tools: 'Read'"),
+        ("description: x\ncompatibility:\n  - a\n", "compatibility: 'a'"),
+        ("description: x\nlicense:\n- MIT\n- BSD\n", "license: 'MIT, BSD'"),
+        ("description: x\nmetadata:\n  tags: [a, 'b']\n", "tags: '[a, ''b'']'"),
+    ],
+)
+def test_the_line_that_mends_can_be_copied(field: str, line: str):
+    """The message holds a whole line; with it in place the skill is without problems."""
+    first = next(p for p in lint(package(f"name: a-skill\n{field}")) if f"`{line}`" in p.message)
+    rows = f"name: a-skill\n{field}".splitlines()
+    at = first.line - 2
+    indent = "  " if rows[at].startswith("  tags") else ""
+    rows[at:] = [indent + line]
+    assert lint(package("\n".join(rows) + "\n")) == ()
 
 
 def test_a_problem_reads_well_and_has_a_json_form():

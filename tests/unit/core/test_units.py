@@ -187,6 +187,69 @@ def test_leaving_out_removes_the_unit_and_no_other_byte():
             assert len(data) - len(gone) <= len(rest.files["SKILL.md"].data) < len(data)
 
 
+MIXED = """Do it, see [notes](references/x.md) and [run](scripts/run.sh).
+
+## Table
+
+| a | b |
+|---|---|
+| 1 | `|` |
+
+## Code
+
+```sh
+# no heading
+- no item
+```
+
+Text after it.
+
+## Nested
+
+- one
+  - inner
+
+    ```
+    ## no heading
+    ```
+- two
+
+  1. inner
+     more
+- three
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_tables_fences_nested_lists_and_files_can_each_be_left_out(newline: str):
+    """Everything else stays byte for byte; a pointer to a removed file is only a warning."""
+    body = MIXED.replace("\n", newline)
+    package = make(body, HEAD.replace("\n", newline), references__x=b"1", scripts__run=b"2")
+    for old, new in (("references/x", "references/x.md"), ("scripts/run", "scripts/run.sh")):
+        data = package.files[old].data
+        package = package.without_file(old).replace_file(new, data, executable=True)
+    assert lint(package) == ()
+    found = parse_units(package)
+    assert [unit.id for unit in removable(found)] == [
+        "intro",
+        "section:table",
+        "section:code",
+        "item:nested/1",
+        "item:nested/2",
+        "item:nested/3",
+        "file:references/x.md",
+        "file:scripts/run.sh",
+    ]
+    for unit in removable(found):
+        rest = leave_out(package, unit.id)
+        assert not has_errors(lint(rest))
+        missing = [p.code for p in lint(rest)]
+        assert missing == (["link-missing"] if unit.kind == "file" else [])
+        others = [unit_bytes(package, u) for u in found if u.id != unit.id]
+        kept = b"".join(f.data for f in rest.files.values())
+        assert all(part.rstrip() in kept for part in others)
+
+
 def test_leaving_out_the_last_item_keeps_the_gap_before_the_heading():
     """The blank line that parted list and heading stays."""
     data = leave_out(make(SMALL), "item:rules/3").files["SKILL.md"].data

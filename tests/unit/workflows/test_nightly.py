@@ -68,12 +68,12 @@ def test_a_night_promotes_retires_and_can_be_replayed(tmp_path):
 def test_a_retired_skill_comes_back_byte_for_byte(tmp_path):
     """Restoring undoes a retirement, whole package and all."""
     world = make_world(tmp_path, library())
-    before = {p.name: p.version for p in world.library.read_all()}
+    before = world.library.versions()
     asyncio.run(nightly(world, PlantedWorker(base=0.2)).run([]))
     assert "beta-old" not in world.curator.state.served
 
     world.curator.restore("beta-old")
-    assert {p.name: p.version for p in world.library.read_all()} == before
+    assert world.library.versions() == before
 
 
 def test_a_night_out_of_budget_still_closes_its_cohort(tmp_path):
