@@ -55,8 +55,9 @@ class Journal:
             "base": base.version,
             "proposer": candidate.proposal.proposer,
             "op": edit.op,
-            "unit": edit.unit,
+            "unit": edit.subject,
             "summary": edit.summary,
+            "undo": None if candidate.undo is None else candidate.undo.to_json(),
             "version": "" if package is None else package.version,
             "blob": "" if package is None else self.ledger.put_blob(pack(package)),
         }
