@@ -78,8 +78,8 @@ def consolidate(skills: Mapping[str, Package], skill: str, edit: Edit) -> Librar
     units = [find_unit(source, unit_id) for unit_id in edit.units]
     if edit.expected_digest:
         check_units("MERGE", source, units, edit.expected_digest)
-    stages = _absorb(target, source, edit, units)
     left_over = [source, *rewrite_units(source, [(unit, None) for unit in units])]
+    stages = _absorb(target, source, edit, units)
     inverses = {skill: invert(stages)}
     if _has_text(left_over[-1]):
         check_pointers(source, left_over[-1])

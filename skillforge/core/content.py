@@ -7,6 +7,7 @@ import re
 from skillforge.core.lines import to_lf
 from skillforge.errors import EditError
 
+_BLANK = "\n \t\ufeff"
 _WRAPPED = re.compile(
     r"(?P<fence>`{3,}|~{3,})[ \t]*[\w.+-]*[ \t]*\n(?P<inside>.*)\n(?P=fence)[ \t]*"
     r"(?:\n\s*(?:let me know|(?:i )?hope|(?:please )?feel free)\b[^\n]*)?",
@@ -42,7 +43,7 @@ def unwrap(text: str) -> str:
     >>> unwrap('Sure! Here is the edit:\n```json\n{"op": "NOOP"}\n```\nLet me know!')
     '{"op": "NOOP"}'
     """
-    cleaned = to_lf(text).strip("\n \t\ufeff")
+    cleaned = to_lf(text).strip(_BLANK)
     while True:
         found = _PREAMBLE.match(cleaned)
         inside = (cleaned[found.end() :] if found else cleaned).strip("\n")
@@ -93,7 +94,7 @@ def clean_description(text: str) -> str:
         EditError: See `clean_content`.
     """
     cleaned = clean_content(text)
-    return text if cleaned == to_lf(text).strip("\n \t\ufeff") else cleaned
+    return text if cleaned == to_lf(text).strip(_BLANK).rstrip() else cleaned
 
 
 def _without_frontmatter(text: str) -> str:

@@ -44,7 +44,8 @@ def tokens(text: str) -> list[str]:
     if not text.isascii():
         folded = unicodedata.normalize("NFKD", text)
         # marks and format characters are invisible, or only change how a letter looks
-        text = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn", "Me"))
+        kinds = ((char, unicodedata.category(char)) for char in folded)
+        text = "".join(char for char, kind in kinds if kind != "Cf" and not kind.startswith("M"))
     return _TOKEN.findall(text.casefold())
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from skillforge.core.blocks import parse_blocks
 from skillforge.core.document import Document, parse_document
-from skillforge.core.lines import dominant_newline, split_lines, to_newline
+from skillforge.core.lines import dominant_newline, split_lines, to_lf, to_newline
 from skillforge.core.package import Package
 from skillforge.core.units import Unit, cut, ends_blank, parse_units, removable
 from skillforge.errors import EditError
