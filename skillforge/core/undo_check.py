@@ -126,7 +126,7 @@ def _comes_back(state: UndoState, skill: str, edit: Edit) -> bool:
 
 
 def _rewritten(base: Package, newline: bytes | None, bom: bool) -> Package:
-    """Return the skill with other line ends, and with or without a byte order mark as it had not."""
+    """Return the skill with other line ends, and with its byte order mark added or taken off."""
     data = base.files[base.skill_file].data
     if newline is not None:
         lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -151,7 +151,7 @@ def _with_files(package: Package, edit: Edit, files: str, rng: np.random.Generat
 
 
 def _reads_the_same(base: Package, package: Package, edit: Edit) -> bool:
-    """Tell whether the units that the edit names in it read as in the base, and are the only ones."""
+    """Tell whether the units that the edit names read as in the base and agree with its anchor."""
     names = [] if edit.source is not None else list(edit.named)
     names += [edit.after] if edit.after else []
     try:

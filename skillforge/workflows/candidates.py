@@ -118,8 +118,8 @@ def _require_anchor(base: Package, edit: Edit) -> None:
     replaces = edit.named or edit.target == "description"
     if replaces and not edit.expected_digest:
         raise EditError(
-            f"{edit.op} of {edit.subject} of skill {base.name!r} has no `expected_digest`; send the "
-            "digest of what you read, so that it cannot land on another text"
+            f"{edit.op} of {edit.subject} of skill {base.name!r} has no `expected_digest`; send "
+            "the digest of what you read, so that it cannot land on another text"
         )
 
 

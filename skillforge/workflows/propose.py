@@ -184,12 +184,13 @@ def _without(package: Package, worthless: UnitUtility) -> Edit:
     unit = worthless.unit
     left = orphans(package, leave_out(package, unit.id))
     gone = removable([find_unit(package, f"file:{path}") for path in left])
+    found = f"utility {worthless.utility:+.2f} on {worthless.pairs} anchors"
     return Edit(
         op="PRUNE",
         unit=None if gone else unit.id,
         units=(unit.id, *(u.id for u in gone)) if gone else (),
         expected_digest=units_digest(package, [unit, *gone]),
-        summary=f"leave out {unit.id}: utility {worthless.utility:+.2f} on {worthless.pairs} anchors",
+        summary=f"leave out {unit.id}: {found}",
     )
 
 

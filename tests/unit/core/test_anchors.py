@@ -81,7 +81,7 @@ def test_a_loose_match_that_is_not_unique_is_refused_with_the_exact_digest():
     """Two units of the same words cannot be told apart (Lexus2016/hermes-agent-evolution#889)."""
     twins = make(TEXT.replace("- three", "- two words"))
     edit = prune(make(), "item:rules/2")
-    with pytest.raises(EditError, match="ambiguous: item:rules/2 .* item:rules/3 reads the same"):
+    with pytest.raises(EditError, match=r"ambiguous: item:rules/2 .* item:rules/3 reads the same"):
         apply_edit(twins, edit)
     assert "- one rule\n- two words\n" in result(twins, prune(twins, "item:rules/2"))
 
@@ -133,5 +133,5 @@ def test_a_description_has_an_anchor_too():
     anchor = sha256(b"does b")
     edit = Edit(op="UPDATE", target="description", content="does c", expected_digest=anchor)
     assert "description: does c\n" in result(make(), edit)
-    with pytest.raises(EditError, match="the description of skill 'a' has digest .* 'does c'"):
+    with pytest.raises(EditError, match=r"the description of skill 'a' has digest .* 'does c'"):
         apply_edit(apply_edit(make(), edit).package, edit)

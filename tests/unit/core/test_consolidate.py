@@ -113,7 +113,7 @@ def test_a_file_of_the_same_path_is_not_overwritten():
     skills = library()
     skills["dates"] = skills["dates"].replace_file("references/zones.md", b"mine")
     edit = merge("section:clock", "file:references/zones.md")
-    with pytest.raises(EditError, match="another file 'references/zones.md'"):
+    with pytest.raises(EditError, match=r"another file 'references/zones\.md'"):
         apply_in_library(skills, "dates", edit)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
+from support.scripted import ScriptedModel
 from support.world import PlantedWorker, make_world, skill, suite
 
 from skillforge.core.anchors import units_digest
@@ -14,7 +16,6 @@ from skillforge.core.events import NewEvent
 from skillforge.core.gate import Decision, GateRules
 from skillforge.core.leaks import LeakIndex
 from skillforge.core.package import Package
-from skillforge.core.undo_check import UndoCheck
 from skillforge.core.units import find_unit
 from skillforge.workflows.candidates import Candidate, make_candidate
 from skillforge.workflows.evolve import Evolver, EvolveSettings
@@ -133,6 +134,31 @@ def night(world, worker, run="night-1"):
         settings=NightlySettings(library_audits=0),
         make_retriever=lambda packages: None,
     )
+
+
+def test_no_change_goes_all_the_way_through_evolve(tmp_path):
+    """It is recorded and reported as a candidate, and costs no rollout of its own."""
+    world = make_world(tmp_path, [PLAIN])
+    answer = json.dumps({"cause": "fine", "op": "NOOP", "unit": "", "content": ""})
+    evolver = night(world, PlantedWorker(base=0.1)).evolver
+    evolver.proposer = ScriptedModel([answer])
+    report = asyncio.run(evolver.evolve("ask")).to_json()
+
+    (idle,) = [c for c in report["candidates"] if c["proposer"] == "llm"]
+    assert (idle["decision"], idle["reasons"]) == ("no_change", ["fine"])
+    assert (idle["version"], idle["screen"], idle["confirm"], idle["undo"]) == (
+        None,
+        {},
+        None,
+        None,
+    )
+    closed = [
+        event.data
+        for event in world.ledger.events(kinds=("candidate.closed",))
+        if event.data["candidate"] == idle["id"]
+    ]
+    assert [data["decision"] for data in closed] == ["no_change"]
+    assert replay(world.ledger).problems == ()
 
 
 PLAIN = skill("ask", BODY.replace("See references/x.md.", "Calm."))
