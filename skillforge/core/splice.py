@@ -118,19 +118,18 @@ def _splices(old: Mapping[str, PackageFile], new: Mapping[str, PackageFile]) -> 
 def _splice(path: str, old: bytes, new: bytes) -> Splice:
     """Return the run of whole lines that differ, so that an edit of the next line stays apart."""
     shorter = min(len(old), len(new))
-    start = _common(old, new, shorter)
-    while start and not _starts_line(old, start):
-        start -= 1
-    tail = _common(old[::-1], new[::-1], shorter - start)
-    while tail and not (_starts_line(old, len(old) - tail) and _starts_line(new, len(new) - tail)):
-        tail -= 1
-    return Splice(
-        path=path, start=start, old=old[start : len(old) - tail], new=new[start : len(new) - tail]
-    )
+    start = _line_start(old, _common(old, new, shorter))
+    end = len(old) - _common(old[::-1], new[::-1], shorter - start)
+    grown = len(new) - len(old)
+    if not (_line_start(old, end) == end and _line_start(new, end + grown) == end + grown):
+        breaks = [at for at in (old.find(b"\n", end), old.find(b"\r", end)) if at >= 0]
+        end = min(breaks, default=len(old) - 1) + 1
+    return Splice(path=path, start=start, old=old[start:end], new=new[start : end + grown])
 
 
-def _starts_line(data: bytes, at: int) -> bool:
-    return at == 0 or data[at - 1 : at] in (b"\n", b"\r")
+def _line_start(data: bytes, at: int) -> int:
+    """Return where the line begins that holds the byte before ``at``, or ``at`` at a beginning."""
+    return max(data.rfind(b"\n", 0, at), data.rfind(b"\r", 0, at)) + 1
 
 
 def _common(a: bytes, b: bytes, limit: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from support.scripted import ScriptedModel
@@ -39,7 +40,7 @@ LEAKS = LeakIndex(TASKS)
 def anchored(package: Package, edit: Edit) -> Edit:
     """Return the edit with the digest of what it names."""
     digest = units_digest(package, [find_unit(package, unit_id) for unit_id in edit.named])
-    return Edit(op=edit.op, units=edit.named, content=edit.content, expected_digest=digest)
+    return replace(edit, expected_digest=digest)
 
 
 def candidate(edit: Edit, base: Package = BASE) -> Candidate:
@@ -96,6 +97,21 @@ def test_what_cannot_stand_is_refused_with_what_to_do(edit: Edit, message: str):
     assert made.decision is Decision.REFUSED
     assert message in made.reasons[0]
     assert made.package is None
+
+
+def test_an_edit_that_is_not_undone_in_every_state_is_refused_with_the_count():
+    """It rewrites nothing but line ends, so that in most states there is nothing to take back."""
+    base = BASE.replace_file(
+        "SKILL.md", BASE.files["SKILL.md"].data.replace(b"warm.\n", b"warm.\r")
+    )
+    base = base.replace_file("SKILL.md", base.files["SKILL.md"].data + b"Then\r\nrest.\n")
+    edit = Edit(op="UPDATE", unit="section:tips", content="## Tips\n\nStay warm.\nThen\nrest.")
+    made = candidate(anchored(base, edit), base)
+    assert made.decision is Decision.REFUSED
+    assert made.undo is not None
+    assert 0 < made.undo.passed < made.undo.states == 22
+    assert f"undone to the byte in {made.undo.passed} of 22 states" in made.reasons[0]
+    assert made.to_json()["undo"]["lower"] < 0.85
 
 
 def test_a_held_out_span_that_the_skill_held_before_is_no_leak():
