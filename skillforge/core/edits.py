@@ -225,7 +225,9 @@ def _joins(edit: Edit) -> bool:
 
 def _read_edit(value: object) -> Edit:
     if not isinstance(value, Mapping):
-        raise EditError(f"an edit is one JSON object, got {type(value).__name__}")
+        raise EditError(
+            f'an edit is one JSON object, such as {{"op": "NOOP"}}, got {type(value).__name__}'
+        )
     known = Edit.__dataclass_fields__
     unknown = [str(key) for key in value if key not in known]
     if unknown:
@@ -235,7 +237,7 @@ def _read_edit(value: object) -> Edit:
     for key, item in fields.items():
         if key == "units":
             if not isinstance(item, list | tuple) or not all(isinstance(i, str) for i in item):
-                raise EditError("`units` must be a list of unit ids")
+                raise EditError(f"`units` must be a list of unit ids, got {str(item)[:60]!r}")
             fields[key] = tuple(item)
         elif not isinstance(item, str):
             raise EditError(f"`{key}` must be a string, got {type(item).__name__}")

@@ -60,7 +60,7 @@ RELAXED = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
-FEWER = settings(RELAXED, max_examples=25)
+FEWER = settings(RELAXED, max_examples=40)
 
 
 @st.composite
@@ -190,7 +190,7 @@ def test_an_edit_that_applies_is_undone_in_every_state(package: Package, data: s
     assert check.passed == check.states > 0
 
 
-@RELAXED
+@FEWER
 @given(packages(), st.data())
 def test_an_earlier_edit_is_undone_alone_or_refused(package: Package, data: st.DataObject):
     """Either what the later edit wrote is kept whole, or nothing is changed; and both come back."""

@@ -78,6 +78,10 @@ def propose(*answers: str | FailureKind, attempts: int = 2):
             answer("MERGE", units=["item:notes/1", "item:notes/2"], content="- Calm and brief."),
             ("item:notes/1", "item:notes/2"),
         ),
+        (
+            answer("PRUNE", unit="intro", units=["item:notes/1", "item:notes/2"]),
+            ("item:notes/1", "item:notes/2"),
+        ),
         ("Sure! Here is the edit:\n```json\n" + answer("CREATE", content="x") + "\n```", ()),
     ],
 )
@@ -123,6 +127,7 @@ def test_noop_is_a_legal_answer():
         answer("UPDATE", unit="frontmatter", content="name: b"),
         answer("UPDATE", unit="item:notes/1", content="- Keep calm."),
         answer("CREATE", content="Sure! Here is …"),
+        answer("CREATE", content="half a character: \ud800"),
     ],
 )
 @pytest.mark.parametrize("attempts", [1, 3])
