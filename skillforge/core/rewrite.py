@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
 
 import yaml
 
 from skillforge.core.blocks import parse_blocks
 from skillforge.core.document import Document, parse_document
-from skillforge.core.lines import dominant_newline, split_lines, to_newline
+from skillforge.core.lines import dominant_newline, split_lines, to_lf, to_newline
 from skillforge.core.package import Package
 from skillforge.core.units import Unit, cut, ends_blank, parse_units, removable
 from skillforge.errors import EditError
@@ -62,39 +64,58 @@ def _insert_item(package: Package, unit: Unit, content: str) -> bytes:
 
 
 def _check_closed(text: str, what: str) -> None:
-    """Refuse text that would swallow what comes after it, by parsing it with a heading after it."""
-    last = parse_blocks(text + "\n\n# end\n")[-1]
-    if last.title != "end":
+    """Refuse text that would swallow what comes after it."""
+    if not _is_closed(to_lf(text)):
         raise EditError(
             f"{what} opens a code fence or HTML block and does not close it, so that what follows "
             "would become part of it; close it"
         )
 
 
-def rewrite_units(package: Package, changes: Sequence[tuple[Unit, str | None]]) -> Package:
-    """Return the package with each unit replaced by its text, or removed where that is None.
+@lru_cache(maxsize=64)
+def _is_closed(text: str) -> bool:
+    """Tell whether a heading after the text is one; the undo check asks often for the same text."""
+    return parse_blocks(text + "\n\n# end\n")[-1].title == "end"
+
+
+def rewrite_units(
+    package: Package, changes: Sequence[tuple[Unit, str | None]]
+) -> Iterator[Package]:
+    """Yield the package after each change: a unit replaced by its text, or removed if that is None.
 
     The blank lines after a replaced unit are kept.
 
     Raises:
-        EditError: A unit is fixed: frontmatter, the heading of a cut section, a licence.
+        EditError: Two units overlap, or one is fixed: frontmatter, the heading of a cut section,
+            a licence.
     """
     fixed = [unit.id for unit, text in changes if text is None and not removable([unit])]
     if fixed:
-        raise EditError(f"{', '.join(fixed)} cannot be removed from skill {package.name!r}")
+        raise EditError(
+            f"{', '.join(fixed)} cannot be removed from skill {package.name!r}; leave it out of "
+            "the edit"
+        )
+    in_order = sorted(changes, key=lambda change: (change[0].path, change[0].start))
+    for (one, _), (two, _) in pairwise(in_order):
+        if one.path == two.path and two.start < one.end:
+            raise EditError(
+                f"the edit names {one.id!r} and {two.id!r} of skill {package.name!r}, which "
+                "overlap; name the whole or its parts, not both"
+            )
     # from the end, so that the offsets of what is still to do stay true
-    for unit, content in sorted(changes, key=lambda change: change[0].start, reverse=True):
-        if content is None and unit.kind == "file":
-            package = package.without_file(unit.path)
-            continue
-        data = package.files[unit.path].data
-        if content is None:
-            data = cut(data, unit.start, unit.end)
-        else:
-            new = _replacement(package, unit, content)
-            data = data[: unit.start] + new + data[unit.end :]
-        package = package.replace_file(unit.path, data)
-    return package
+    for unit, content in reversed(in_order):
+        package = _rewrite(package, unit, content)
+        yield package
+
+
+def _rewrite(package: Package, unit: Unit, content: str | None) -> Package:
+    data = package.files[unit.path].data
+    if content is not None:
+        new = _replacement(package, unit, content)
+        return package.replace_file(unit.path, data[: unit.start] + new + data[unit.end :])
+    if unit.kind == "file":
+        return package.without_file(unit.path)
+    return package.replace_file(unit.path, cut(data, unit.start, unit.end))
 
 
 def _replacement(package: Package, unit: Unit, content: str) -> bytes:
@@ -129,24 +150,26 @@ def _with_opening(old: bytes, unit: Unit, content: str) -> str:
 def write_description(package: Package, text: str) -> Package:
     """Return the package with the description replaced and no other byte of the file changed.
 
-    Line ends become spaces: a description is one line in every catalogue that shows it.
+    What is read back equals ``text``, outer spaces and line ends included; it stands on one line
+    of the file, quoted where YAML asks for it.
 
     Raises:
         EditError: There is no frontmatter, the text is too long or is the description already.
     """
-    text = " ".join(text.split())
     document = package.document
     if document.frontmatter_span == (0, 0):
         raise EditError(f"skill {package.name!r} has no frontmatter to hold a description; add it")
     if len(text) > MAX_DESCRIPTION:
         raise EditError(
-            f"the description has {len(text)} characters, at most {MAX_DESCRIPTION} are allowed"
+            f"the description has {len(text)} characters, at most {MAX_DESCRIPTION} are allowed; "
+            "shorten it"
         )
-    if text == package.description:
+    if text == document.frontmatter.get("description"):
         raise EditError(f"skill {package.name!r} has this description already; propose NOOP")
     for style in (None, "'", '"'):
-        data = _splice_description(document, _scalar(text, style))
-        if _is_clean(document, parse_document(data), text):
+        scalar = _scalar(text, style)
+        data = _splice_description(document, scalar)
+        if "\n" not in scalar and _is_clean(document, parse_document(data), text):
             return package.replace_file(package.skill_file, data)
     raise EditError(
         f"the description of skill {package.name!r} cannot be rewritten: its frontmatter is no "

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skillforge.core.digest import json_digest
-from skillforge.core.edits import LeakIndex, apply_edit, verify_undo
+from skillforge.core.edits import Edit, apply_edit
 from skillforge.core.gate import Basis, Decision, GateResult, basis_of
+from skillforge.core.leaks import LeakIndex
 from skillforge.core.library import LibraryState, Status
 from skillforge.core.lint import lint
 from skillforge.core.package import Package
+from skillforge.core.problem import Problem
 from skillforge.core.task import Task
+from skillforge.core.undo_check import MIN_STATES, UndoCheck, check_undo
 from skillforge.errors import EditError
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.propose import Proposal, UnitUtility, warranted
@@ -25,6 +28,8 @@ class Candidate:
     proposal: Proposal
     package: Package | None
     """The edited package; None if the edit could not be applied or changes nothing."""
+    undo: UndoCheck | None = None
+    """How often the edit was undone to the byte; None if it never came to that."""
     decision: Decision | None = None
     reasons: tuple[str, ...] = ()
     rollback_reward: float | None = None
@@ -52,8 +57,9 @@ class Candidate:
         return {
             "id": self.id,
             "proposer": self.proposal.proposer,
-            "edits": [{"op": edit.op, "unit": edit.unit, "summary": edit.summary}],
+            "edits": [{"op": edit.op, "unit": edit.subject, "summary": edit.summary}],
             "version": None if self.package is None else self.package.version,
+            "undo": None if self.undo is None else self.undo.to_json(),
             "rollback_reward": self.rollback_reward,
             "screen": self.screen,
             "confirm": None if self.result is None else self.result.evidence.to_json(),
@@ -80,25 +86,50 @@ def make_candidate(
         tasks: The propose split by task id, which citations may name.
         held_out: What the edit must not quote: confirm and sealed tasks.
     """
-    identity = json_digest([run, base.name, base.version, proposal.to_json()])
-    candidate = Candidate(id=identity[:12], proposal=proposal, package=None)
+    candidate = Candidate(id=candidate_id(run, base, proposal), proposal=proposal, package=None)
     edit = proposal.edit
     if edit.op == "NOOP":
         candidate.close(Decision.NO_CHANGE, edit.summary)
         return candidate
     try:
+        _require_anchor(base, edit)
         if edit.content:
-            held_out.check(edit.content)
+            held_out.check(edit.content, base)
         applied = apply_edit(base, edit)
-        verify_undo(base, edit)
         _refuse_new_problems(base, applied.package)
         unwarranted = warranted(proposal, tasks)
         if unwarranted:
             raise EditError(unwarranted)
+        candidate.undo = check_undo(base, edit)
+        _require_undo(candidate.undo)
         candidate.package = applied.package
     except EditError as error:
         candidate.close(Decision.REFUSED, str(error))
     return candidate
+
+
+def candidate_id(run: str, base: Package, proposal: Proposal) -> str:
+    """Return the identity of a proposal for one version within one run."""
+    return json_digest([run, base.name, base.version, proposal.to_json()])[:12]
+
+
+def _require_anchor(base: Package, edit: Edit) -> None:
+    """Refuse an edit that changes what is there without saying what it read there."""
+    replaces = edit.named or edit.target == "description"
+    if replaces and not edit.expected_digest:
+        raise EditError(
+            f"{edit.op} of {edit.subject} of skill {base.name!r} has no `expected_digest`; send "
+            "the digest of what you read, so that it cannot land on another text"
+        )
+
+
+def _require_undo(undo: UndoCheck) -> None:
+    if not undo.verified:
+        raise EditError(
+            f"the edit was undone to the byte in {undo.passed} of {undo.states} states of the "
+            f"library (lower bound {undo.lower:.2f}); expected all of at least {MIN_STATES}: write "
+            "an edit of fewer units"
+        )
 
 
 def refuse_repeats(candidates: Sequence[Candidate], state: LibraryState) -> None:
@@ -130,11 +161,21 @@ def refuse_removals(candidates: Sequence[Candidate]) -> None:
 
 
 def _refuse_new_problems(base: Package, edited: Package) -> None:
-    """Refuse an edit that makes a valid package invalid."""
-    before = {(p.code, p.path) for p in lint(base) if p.level == "error"}
-    new = [p for p in lint(edited) if p.level == "error" and (p.code, p.path) not in before]
+    """Refuse an edit that makes a valid package invalid, or a pointer that leads nowhere."""
+    before = {_kind_of(problem) for problem in lint(base)}
+    new = [p for p in lint(edited) if _counts(p) and _kind_of(p) not in before]
     if new:
         raise EditError(f"the edited package would be invalid: {new[0].path}: {new[0].message}")
+
+
+def _counts(problem: Problem) -> bool:
+    return problem.level == "error" or problem.code.startswith("link-")
+
+
+def _kind_of(problem: Problem) -> tuple[str, ...]:
+    # one broken link does not excuse another
+    link = problem.code.startswith("link-")
+    return problem.code, problem.path, problem.message if link else ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,11 +209,12 @@ class SkillReport:
     def audit_json(self) -> Report:
         """Return the unit audit as ``nightly --json`` prints it."""
         removed = {
-            c.proposal.edit.unit
+            unit
             for c in self.candidates
             if c.package is not None
             and c.package.version in (self.adopted, self.staged)
             and c.proposal.edit.op == "PRUNE"
+            for unit in c.proposal.edit.named
         }
         return {
             "skill": self.skill,

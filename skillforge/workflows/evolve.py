@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from skillforge.core.edits import LeakIndex
 from skillforge.core.gate import Decision, GateRules, Registration, basis_of
+from skillforge.core.leaks import LeakIndex
 from skillforge.core.package import Package
 from skillforge.core.records import ROLLOUTS, read_rollout
 from skillforge.core.rollout import Rollout
@@ -41,9 +41,9 @@ from skillforge.workflows.propose import (
     Attempted,
     Brief,
     propose_examples,
-    propose_llm,
     propose_prune,
 )
+from skillforge.workflows.propose_llm import propose_llm
 from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.screen import keep_best, screen
 from skillforge.workflows.trial import Bench, Cell
@@ -82,6 +82,7 @@ class Evolver:
     """The base library; needed where a task is given more than one skill."""
     cohort_size: int = 1
     """Most candidates that the cohort can start; sets how much evidence is enough."""
+    _held_out: LeakIndex | None = field(default=None, init=False)
 
     @property
     def _journal(self) -> Journal:
@@ -162,7 +163,9 @@ class Evolver:
             if self.proposer is not None:
                 proposals += await propose_llm(brief, self.proposer)
             self._journal.remember(brief.package.name, proposals)
-        held_out = LeakIndex((t.input, t.expected) for t in self.suite.tasks if _is_held_out(t))
+        if self._held_out is None:
+            self._held_out = LeakIndex(self.suite.tasks)
+        held_out = self._held_out
         propose_tasks = {t.id: t for t in tasks[Split.PROPOSE]}
         candidates = [
             make_candidate(self.bench.run, brief.package, proposal, propose_tasks, held_out)
@@ -311,10 +314,6 @@ class Evolver:
             report.staged = None
         except SkillError as error:
             best.reasons = (*best.reasons, f"staged, not adopted: {error}")
-
-
-def _is_held_out(task: Task) -> bool:
-    return task.split in (Split.CONFIRM, Split.SEALED)
 
 
 def _lift(candidate: Candidate) -> float:

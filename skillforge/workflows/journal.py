@@ -56,8 +56,9 @@ class Journal:
             "base": base.version,
             "proposer": candidate.proposal.proposer,
             "op": edit.op,
-            "unit": edit.unit,
+            "unit": edit.subject,
             "summary": edit.summary,
+            "undo": None if candidate.undo is None else candidate.undo.to_json(),
             "version": "" if package is None else package.version,
             "blob": sha256(blobs[0]) if blobs else "",
         }

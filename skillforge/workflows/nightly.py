@@ -17,6 +17,7 @@ from skillforge.workflows.composition import Composer, CompositionReport, planne
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.evolve import Evolver
 from skillforge.workflows.retrieve import Retriever
+from skillforge.workflows.vouch import undo_is_proven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +219,14 @@ class Nightly:
         closed = list(bench.ledger.events(run=bench.run, kinds=("cohort.closed",)))
         if closed:
             return list(closed[-1].data["promoted"])
-        members, versions = open_cohort(bench.ledger)
+        started, versions = open_cohort(bench.ledger)
+        curator = self.evolver.curator
+        members = [
+            replace(m, decision=Decision.REFUSED)
+            if m.decision is Decision.PROBATION and not undo_is_proven(curator, m.candidate)
+            else m
+            for m in started
+        ]
         promoted = [
             {"candidate": name, "skill": versions[name][0], "version": versions[name][1]}
             for name in promote(members, self.evolver.rules.fdr)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from skillforge.core.document import parse_document
 from skillforge.core.edits import (
     Edit,
     Inverse,
-    LeakIndex,
     apply_edit,
-    check_leak,
-    clean_content,
+    check_declared,
+    declared_files,
     undo,
-    units_digest,
-    verify_undo,
 )
 from skillforge.core.package import Package, PackageFile
 from skillforge.core.skill_diff import diff_units, unified_patch
-from skillforge.core.units import find_unit
 from skillforge.errors import EditError
 
 TEXT = """---
@@ -158,17 +152,23 @@ def test_a_file_can_be_replaced_and_removed_with_its_mode():
         "emoji 😀, sep \u2028, tab\u0085",
         "ends:",
         "x" * 1024,
+        " leading and trailing ",
+        "two\nlines",
+        "\n\nblank lines: #around\r\n",
+        "\ttab",
+        "'quoted'",
+        '"',
     ],
 )
 @pytest.mark.parametrize("old", ["does b # for now", "x: y", "|\n  a\n\n  b", "'q'", "p\n  q", ""])
 def test_the_description_is_written_as_yaml_and_nothing_else_changes(text: str, old: str):
-    """Only the value's bytes differ, and it reads back exactly and without a comment cut off."""
+    """Only the value's bytes differ, and it reads back equal, spaces and line ends included."""
     package = make(TEXT.replace("does b # for now", old))
     written = after(Edit(op="UPDATE", target="description", content=text), package)
     found = parse_document(written.encode())
     assert found.frontmatter == {
         "name": "a",
-        "description": " ".join(text.split()),
+        "description": text,
         "license": "MIT",
     }
     assert [p for p in found.problems if p.level == "error"] == []
@@ -203,24 +203,12 @@ def test_noop_is_legal_and_changes_nothing():
     ],
 )
 def test_an_edit_that_changes_no_byte_is_refused(edit: Edit):
-    """A better score for the same bytes cannot be (NousResearch/hermes-agent-self-evolution#87)."""
+    """A better score for the same bytes cannot be (NousResearch/hermes-agent-self-evolution#87).
+
+    Nor is an identical replacement tried again (Lexus2016/hermes-agent-evolution#889).
+    """
     with pytest.raises(EditError, match="propose NOOP"):
         apply_edit(make(), edit)
-
-
-def test_a_stale_anchor_is_refused_and_a_short_one_accepted():
-    """The digest of what was read must be that of what is there."""
-    package = make()
-    units = [find_unit(package, f"item:rules/{n}") for n in (1, 2)]
-    digest = units_digest(units[:1])
-    edit = Edit(op="PRUNE", unit="item:rules/1", expected_digest=digest[:8])
-    assert "- one" not in after(edit)
-    both = Edit(op="PRUNE", units=tuple(u.id for u in units), expected_digest=units_digest(units))
-    newer = apply_edit(package, edit).package
-    assert "- two" not in after(both)
-    for stale in (edit, both, Edit(op="PRUNE", unit="item:rules/1", expected_digest=digest[:7])):
-        with pytest.raises(EditError, match="stale"):
-            apply_edit(newer if stale is edit else apply_edit(package, edit).package, stale)
 
 
 @pytest.mark.parametrize(
@@ -238,6 +226,12 @@ def test_a_stale_anchor_is_refused_and_a_short_one_accepted():
         (Edit(op="UPDATE", unit="a"), "needs content"),
         (Edit(op="MERGE", units=("item:rules/1",), content="x"), "at least two"),
         (Edit(op="MERGE", units=("intro", "intro"), content="x"), "twice"),
+        (Edit(op="PRUNE", units=("section:rules", "item:rules/1")), "overlap"),
+        (Edit(op="MERGE", units=("item:rules/3", "section:rules"), content="x"), "overlap"),
+        (Edit(op="UPDATE", unit="intro", units=("intro",), content="x"), "UPDATE needs"),
+        (Edit(op="CREATE", content="a \ud800 b"), "half of a surrogate pair"),
+        (Edit(op="CREATE", content="x", source="b"), "CREATE needs content, got content, source"),
+        (Edit(op="MERGE", units=("intro",), source="b"), "carry it out with `consolidate`"),
         (Edit(op="PRUNE", unit="intro", content="x"), "PRUNE needs"),
         (Edit(op="NOOP", unit="intro"), "NOOP needs nothing, got unit"),
         (Edit(op="CREATE", content="x", target="description"), "CREATE needs"),
@@ -245,7 +239,10 @@ def test_a_stale_anchor_is_refused_and_a_short_one_accepted():
     ],
 )
 def test_an_edit_that_does_not_fit_is_refused_with_what_to_do(edit: Edit, message: str):
-    """Empty, ambiguous and unknown targets never loop (NousResearch/hermes-agent#106420)."""
+    """Empty, ambiguous and unknown targets never loop (NousResearch/hermes-agent#106420 / #84457).
+
+    The message says which unit, what was found and what to send instead.
+    """
     with pytest.raises(EditError, match=message):
         apply_edit(make(), edit)
 
@@ -282,6 +279,30 @@ def test_wrong_json_is_refused_once_and_clearly(value: object, message: str):
         Edit.from_json(value)
 
 
+def test_an_unknown_argument_is_refused_and_not_dropped():
+    """A misspelt option never falls back in silence (NousResearch/hermes-agent-self-evolution#87).
+
+    The message lists what there is.
+    """
+    with pytest.raises(EditError, match="unknown keys max_steps; an edit has op, unit"):
+        Edit.from_json({"op": "NOOP", "max_steps": 3})
+
+
+def test_an_edit_declares_its_files_and_touches_no_other():
+    """The files follow from the units; a change of another one is refused by name."""
+    package = make()
+    both = Edit(op="PRUNE", units=("item:rules/1", "file:references/x.md"))
+    assert declared_files(package, both) == {"SKILL.md", "references/x.md"}
+    assert declared_files(package, Edit(op="CREATE", content="x")) == {"SKILL.md"}
+    assert declared_files(package, Edit(op="NOOP")) == frozenset()
+    changed = package.replace_file("SKILL.md", b"x").replace_file("scripts/run", b"rm -r")
+    check_declared(package, changed, frozenset({"SKILL.md", "scripts/run"}))
+    with pytest.raises(EditError, match=r"declares SKILL\.md but also touches scripts/run"):
+        check_declared(package, changed, frozenset({"SKILL.md"}))
+    with pytest.raises(EditError, match="also touches new"):
+        check_declared(package, package.replace_file("new", b""), frozenset({"SKILL.md"}))
+
+
 def test_undo_refuses_another_version_and_a_damaged_inverse():
     """Nothing is restored over later work."""
     package = make()
@@ -294,105 +315,6 @@ def test_undo_refuses_another_version_and_a_damaged_inverse():
         undo(applied.package, Inverse.from_json(damaged))
     with pytest.raises(EditError, match="no recorded inverse"):
         Inverse.from_json({})
-
-
-def test_verify_undo_counts_the_states_it_could_check():
-    """States that the edit does not fit are left out."""
-    edit = Edit(op="UPDATE", unit="section:notes", content="New.")
-    states = [make(TEXT + "more\n"), make("x\n"), make(TEXT, "\r\n")]
-    assert verify_undo(make(), edit, states) == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("  \n- a\r\n- b\n\n", "- a\n- b"),
-        ("```markdown\n## A\n\nx\n```", "## A\n\nx"),
-        ("~~~\nx\n~~~", "x"),
-        ("---\nname: x\ndescription: y\n---\n\n## A", "## A"),
-        ("```\n---\nname: x\n---\n## A\n```", "## A"),
-        ("Here is the updated section:\n\n```md\n## A\n```", "## A"),
-        ("```\na\n```\n\ntext\n\n```\nb\n```", "```\na\n```\n\ntext\n\n```\nb\n```"),
-        ("Text in quotes stays.", "Text in quotes stays."),
-        ("No changes to file names.", "No changes to file names."),
-        ("Here is how: first a, then b.", "Here is how: first a, then b."),
-        ("---\n\ntext", "---\n\ntext"),
-    ],
-)
-def test_content_is_unwrapped(text: str, expected: str):
-    """Fences around all, frontmatter and preambles go (nowledge-co/community#419)."""
-    assert clean_content(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "\n\t ",
-        "```\n\n```",
-        "Sure!",
-        "Here is the updated section:",
-        "No changes needed.",
-        "...",
-        "[Insert rule here]",
-        "TODO",
-        "I'm sorry, but I cannot help.",
-        "---\nname: x\n---\n",
-        "N/A",
-    ],
-)
-def test_empty_or_boilerplate_content_is_refused(text: str):
-    """What says nothing never becomes a skill."""
-    with pytest.raises(EditError, match="content of the edit is"):
-        clean_content(text)
-
-
-HELD_OUT = [
-    ("The parcel for Mrs Jones was left with the neighbour at number nine", "neighbour"),
-    ("good film", "positive"),
-    ("2 + 2", None),
-]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "User: Good film\nAssistant: positive",
-        'Say "positive" for "good  film".',
-        "Example: the PARCEL for Mrs\nJones was left with the door open.",
-    ],
-)
-def test_held_out_tasks_in_content_are_refused(content: str):
-    """An input with its answer, or eight tokens in a row, is a leak (nowledge-co/community#419)."""
-    with pytest.raises(EditError, match="held-out"):
-        check_leak(content, HELD_OUT)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "Answer positive or negative.",
-        "A good film is praised.",
-        "What is 2 + 2? It is 4.",
-        "",
-        "The parcel for Mrs Jones was left there.",
-        "good filmmaking: positive",
-    ],
-)
-def test_labels_and_short_overlaps_are_no_leak(content: str):
-    """A rule may name the labels and use common words."""
-    check_leak(content, HELD_OUT)
-
-
-def test_checking_against_two_thousand_tasks_is_fast():
-    """The index is built once and each check takes milliseconds."""
-    tasks = [(" ".join(f"w{i}x{j}" for j in range(60)), str(i)) for i in range(2000)]
-    index = LeakIndex(tasks)
-    content = "rule " * 2000
-    start = time.perf_counter()
-    for _ in range(10):
-        index.check(content)
-    assert time.perf_counter() - start < 2
 
 
 def test_the_difference_of_two_versions_names_units_and_files():
