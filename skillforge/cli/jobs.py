@@ -31,6 +31,12 @@ async def evaluate_skill(
         InfraError: The model cannot be reached; asking again goes on with the run.
     """
     require_served(engine.session.curator.state, skill)
+    if replicates > 1 and engine.suite.worker.samples_greedily:
+        engine.progress.announce(
+            f"warning: {replicates} replicates at temperature 0 are nearly the same answer "
+            f"{replicates} times; set temperature in [worker] of suite {engine.suite.name} above "
+            "0, or leave it out for the model's own"
+        )
     run = engine.open("eval", {"skill": skill, "tasks": tasks, "replicates": replicates})
     measured = await evaluate(
         engine.bench(run),
