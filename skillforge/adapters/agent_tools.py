@@ -152,13 +152,14 @@ def read_arguments(text: str) -> dict[str, Any] | None:
     """Return the arguments of a call, or None where they are no JSON object."""
     try:
         value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 
 
 def _parameters(tool: Tool) -> str:
-    return ", ".join(map(str, signature(tool).parameters.values())) or "no arguments"
+    parameters = signature(tool, eval_str=True).parameters.values()
+    return ", ".join(map(str, parameters)) or "no arguments"
 
 
 def _json(result: Any) -> str:

@@ -10,8 +10,9 @@ import inspect
 import re
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,10 @@ from typing import Any
 from skillforge.core.digest import json_digest, sha256
 from skillforge.errors import ConfigError
 
+_OWN = "skillforge_suite_"
+"""What the names of imported suite modules begin with."""
+_folders: set[Path] = set()
+"""Of the suites that code was loaded from in this process."""
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
@@ -80,28 +85,24 @@ def load_function(reference: str, folder: Path, setting: str) -> Function:
 
 def _import(name: str, folder: Path, what: str) -> ModuleType:
     folder = folder.resolve()
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    importlib.invalidate_caches()
+    file = folder / f"{name}.py"
     try:
-        file = folder / f"{name}.py"
-        return _import_file(name, file) if file.is_file() else importlib.import_module(name)
+        with _searched_first(folder):
+            return _import_file(name, file) if file.is_file() else importlib.import_module(name)
     except (Exception, SystemExit) as error:  # whatever a module may do while it is loaded
         raise ConfigError(
             f"{what}: module {name!r} cannot be imported ({type(error).__name__}: {error}); it was "
-            f"looked for in {', '.join(filter(None, sys.path))}; correct its name or the module"
+            f"looked for in {folder}, then in {', '.join(filter(None, sys.path))}; correct its "
+            "name or the module"
         ) from error
 
 
 def _import_file(name: str, file: Path) -> ModuleType:
     """Import a file under a name that tells it from those of other suites and other states."""
     mark = json_digest([str(file.parent), _code_digest(file.parent)])[:16]
-    unique = f"skillforge_suite_{mark}_{name}"
+    unique = f"{_OWN}{mark}_{name}"
     if unique in sys.modules:
         return sys.modules[unique]
-    for loaded, module in list(sys.modules.items()):  # as they were before they were edited
-        if Path(getattr(module, "__file__", None) or "/").parent == file.parent:
-            del sys.modules[loaded]
     spec = importlib.util.spec_from_file_location(unique, file)
     assert spec is not None
     assert spec.loader is not None
@@ -112,6 +113,29 @@ def _import_file(name: str, file: Path) -> ModuleType:
         del sys.modules[unique]
         raise
     return module
+
+
+@contextmanager
+def _searched_first(folder: Path) -> Iterator[None]:
+    """Search a folder first, and last from then on, where it can hide no other module.
+
+    What was imported by plain name from the folders of suites is forgotten: it may be another
+    suite's, or edited since. Nothing is written into the folder.
+    """
+    _folders.add(folder)
+    others = [entry for entry in sys.path if entry != str(folder)]
+    sys.path[:] = [str(folder), *others]
+    importlib.invalidate_caches()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and not name.startswith(_OWN) and Path(file).parent in _folders:
+            del sys.modules[name]
+    writing, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = writing
+        sys.path[:] = [*others, str(folder)]
 
 
 def _source(module: ModuleType, folder: Path) -> str:

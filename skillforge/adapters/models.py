@@ -189,9 +189,10 @@ class LitellmModel:
             "affinity": request.affinity if local else None,
             **self._endpoint(litellm),
         }
-        if request.tools and supported is not None and "tools" not in supported:
+        if request.tools and "tools" not in (supported or ()):
             raise ConfigError(
-                f"model {self._name!r} calls no tools, which an agent needs; choose one that does."
+                f"model {self._name!r} calls no tools, which an agent needs; choose one that does "
+                "(a local one behind its own server, such as ollama_chat/MODEL)."
             )
         for hint in ("seed", "response_format"):  # sent where they help, never a reason to fail
             if supported is not None and hint not in supported:

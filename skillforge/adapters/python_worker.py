@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from traceback import format_exception_only
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillforge.core.chat import Cost
 from skillforge.core.digest import json_digest
@@ -46,9 +46,6 @@ class _Answer(BaseModel):
     finish_reason: str = "stop"
 
 
-_ANSWER: TypeAdapter[str | _Answer] = TypeAdapter(str | _Answer)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonWorker:
     """Calls ``function(input, skills, seed)`` once per task.
@@ -61,7 +58,6 @@ class PythonWorker:
 
     Args:
         function: The function with its source.
-        reference: Its name, for messages and the fingerprint.
         spec: Settings of the suite.
     """
 
@@ -126,16 +122,15 @@ class PythonWorker:
 
 def _read(returned: Any) -> _Answer:
     """Check what the function returned."""
+    if isinstance(returned, str):
+        return _Answer(output=returned)
     try:
-        answer = _ANSWER.validate_python(
-            dict(returned) if isinstance(returned, Mapping) else returned
-        )
+        return _Answer.model_validate(dict(returned) if isinstance(returned, Mapping) else returned)
     except ValidationError as error:
         raise TypeError(
             f"it returned {str(returned)[:80]!r}; expected a text, or a mapping with "
             f"{', '.join(_Answer.model_fields)}"
         ) from error
-    return _Answer(output=answer) if isinstance(answer, str) else answer
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def _tool_call(number: int, name: str, arguments: Any) -> dict[str, Any]:
 
 
 def use(*calls: tuple[str, Any], text: str = "") -> Answer:
-    """Return a completion that asks for tools: names with their arguments, an object or raw text."""
+    """Return a completion that asks for tools, by name; arguments are an object or raw text."""
     return ok(text, finish_reason="tool_calls", calls=calls)
 
 
