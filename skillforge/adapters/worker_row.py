@@ -24,8 +24,8 @@ _KINDS = {
     "tools": ("agent",),
     "state": ("agent",),
     "function": ("python",),
-    "usd_per_attempt": ("python",),
-    "tokens_per_attempt": ("python",),
+    "usd_per_attempt": ("python", "command"),
+    "tokens_per_attempt": ("python", "command"),
 }
 """Settings that only some kinds of worker have, with those kinds."""
 

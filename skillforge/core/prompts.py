@@ -81,9 +81,8 @@ def _render(template: str, preamble: str, skills: Sequence[Fields]) -> str:
     try:
         return _compiled(template).render(preamble=preamble, skills=skills)
     except Exception as error:  # whatever the expressions of a template may raise
-        line = getattr(error, "lineno", None) or next(
-            (f.lineno for f in reversed(extract_tb(error.__traceback__)) if f.name == "root"), 1
-        )
+        frames = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == "<template>"]
+        line = getattr(error, "lineno", None) or (frames or [1])[-1]
         raise SuiteError(
             f"template, line {line}: {error} (with {len(skills)} skills shown); it may use "
             "`preamble` and `skills`, each with `name`, `description` and, for chat, `body`"

@@ -84,9 +84,9 @@ class WorkerSpec:
     function: str | None = None
     """``module:function`` that is the ``python`` worker."""
     usd_per_attempt: float | None = None
-    """The most, in USD, that one attempt of a ``python`` worker can cost; None is unknown."""
+    """The most, in USD, that one attempt of ``python`` or ``command`` can cost; None is unknown."""
     tokens_per_attempt: int = 0
-    """The most tokens that one attempt of a ``python`` worker can use."""
+    """The most tokens that one attempt of ``python`` or ``command`` can use."""
 
     @property
     def samples_greedily(self) -> bool:
