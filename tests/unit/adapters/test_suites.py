@@ -169,7 +169,7 @@ def test_wrong_tasks(
         (HEAD.replace("32", '"32"'), "field 'worker.max_tokens' is '32'"),
         (HEAD.replace("temperature", "temprature"), "did you mean 'temperature'?"),
         (HEAD.replace("temperature = 0", "temperature = nan"), "field 'worker.temperature'"),
-        (HEAD.replace('"chat"', '"robot"'), "suite.toml:7: field 'worker.kind' is 'robot'"),
+        (HEAD.replace('"chat"', '"robot"'), "suite.toml:8: field 'worker.kind' is 'robot'"),
         (HEAD.replace("strip = true", "strip = 1"), "'strip' of verifier 'exact' is 1"),
         (HEAD.split("[verifier]")[0], "task 'a' has no verifier"),
         (HEAD + "[splits]\nscreen = 0.5\n", "suite.toml: the fractions of the splits are screen"),
@@ -324,13 +324,13 @@ def test_a_worker_is_read_with_the_settings_of_its_kind(tmp_path: Path) -> None:
     [
         (
             "steps = 3",
-            ":6: field 'worker.steps' is 3: a setting of agent workers, but kind is 'chat'",
+            ":7: field 'worker.steps' is 3: a setting of agent workers, but kind is 'chat'",
         ),
-        ('kind = "python"\nfunction = "work"', ":7: field 'worker.function' is 'work': "),
-        ('kind = "agent"\ntools = ["a:b", "c d:e"]', ":7: field 'worker.tools.1' is 'c d:e': "),
-        ('kind = "agent"\nsteps = 0', ":7: field 'worker.steps' is 0: "),
-        ('template = "{{ nobody }}"', ":6: field 'worker.template' is '{{ nobody }}': template, l"),
-        ("template = '''\na\n{% if %}'''", ":6: field 'worker.template' is 'a\\n{% if %}': "),
+        ('kind = "python"\nfunction = "work"', ":8: field 'worker.function' is 'work': "),
+        ('kind = "agent"\ntools = ["a:b", "c d:e"]', ":8: field 'worker.tools.1' is 'c d:e': "),
+        ('kind = "agent"\nsteps = 0', ":8: field 'worker.steps' is 0: "),
+        ('template = "{{ nobody }}"', ":7: field 'worker.template' is '{{ nobody }}': template, l"),
+        ("template = '''\na\n{% if %}'''", ":7: field 'worker.template' is 'a\\n{% if %}': "),
     ],
 )
 def test_a_wrong_worker_is_refused_at_its_line(tmp_path: Path, line: str, message: str) -> None:
