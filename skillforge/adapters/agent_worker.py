@@ -149,12 +149,16 @@ class AgentWorker:
         )
 
     def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
-        """Return the most that one attempt can cost: its token limit, however it is spent."""
-        del task, skills
-        completions = min(self.spec.steps * self.spec.max_tokens, self.spec.token_limit)
-        longest = Message(role="user", content="x" * self.spec.token_limit)
-        request = ChatRequest(messages=(longest,), max_tokens=completions)
-        return Cost(self.model.cost_bound(request), self.spec.token_limit)
+        """Return the most that one attempt can cost: its token limit at the model's prices.
+
+        The bounds of a first request imply the prices of reading and of writing a token.
+        """
+        one, two = (replace(self.prompt(task, skills), max_tokens=n) for n in (1, 2))
+        written = self.model.cost_bound(two) - self.model.cost_bound(one)
+        read = (self.model.cost_bound(one) - written) / (self.model.token_bound(one) - 1)
+        limit = self.spec.token_limit
+        completions = min(self.spec.steps * self.spec.max_tokens, limit)
+        return Cost(limit * read + completions * max(written - read, 0.0), limit)
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
         """Try the task once; whatever goes wrong on the way is part of the attempt."""

@@ -190,6 +190,24 @@ def test_the_token_limit_is_never_passed(endpoint):
     assert 0 < attempt.prompt_tokens + attempt.completion_tokens <= 20_000
 
 
+def test_the_bound_is_the_token_limit_at_the_models_prices():
+    """All of the limit is read or written; no more is written than the steps allow."""
+    prices = {"input_per_million": 1.0, "output_per_million": 5.0}
+    model = LitellmModel("openai/agent", prices=prices)
+
+    def usd(**settings: int) -> float:
+        worker = AgentWorker(model=model, spec=WorkerSpec(kind="agent", **settings))
+        most = worker.bound(TASK, [ORDERS])
+        assert most.tokens == settings["token_limit"]
+        return most.usd
+
+    some = usd(token_limit=1_000_000, steps=10, max_tokens=1000)
+    every = usd(token_limit=1_000_000, steps=1000, max_tokens=1000)
+
+    assert some == pytest.approx(0.99 * 1.0 + 0.01 * 5.0)
+    assert every == pytest.approx(5.0)
+
+
 def test_a_long_result_is_cut_and_says_so(endpoint):
     """No tool can flood the context."""
     script = [use(("read_file", {"skill": "orders", "path": "assets/long.txt"})), ok("done")]

@@ -169,7 +169,7 @@ def test_wrong_tasks(
         (HEAD.replace("32", '"32"'), "field 'worker.max_tokens' is '32'"),
         (HEAD.replace("temperature", "temprature"), "did you mean 'temperature'?"),
         (HEAD.replace("temperature = 0", "temperature = nan"), "field 'worker.temperature'"),
-        (HEAD.replace('"chat"', '"robot"'), "suite.toml:8: field 'worker.kind' is 'robot'"),
+        (HEAD.replace('"chat"', '"robot"'), "suite.toml:7: field 'worker.kind' is 'robot'"),
         (HEAD.replace("strip = true", "strip = 1"), "'strip' of verifier 'exact' is 1"),
         (HEAD.split("[verifier]")[0], "task 'a' has no verifier"),
         (HEAD + "[splits]\nscreen = 0.5\n", "suite.toml: the fractions of the splits are screen"),
