@@ -104,6 +104,8 @@ def declaration(name: str, tool: Tool) -> Mapping[str, Any]:
     """
     try:
         schema = TypeAdapter(cast("Any", tool)).json_schema()
+        if schema["type"] != "object":
+            raise TypeError("parameters without names")
     except (PydanticUserError, NameError, TypeError) as error:
         raise ConfigError(
             f"[worker] tools: the parameters of {name!r} have no JSON schema "

@@ -126,16 +126,30 @@ def _searched_first(folder: Path) -> Iterator[None]:
     others = [entry for entry in sys.path if entry != str(folder)]
     sys.path[:] = [str(folder), *others]
     importlib.invalidate_caches()
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and not name.startswith(_OWN) and Path(file).parent in _folders:
-            del sys.modules[name]
+    hidden = _take_out({file.stem for file in folder.glob("*.py")})
     writing, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
     finally:
         sys.dont_write_bytecode = writing
+        sys.modules.update(hidden)
         sys.path[:] = [*others, str(folder)]
+
+
+def _take_out(names: set[str]) -> dict[str, ModuleType]:
+    """Take modules of suites out of what is imported, and of others those with these names.
+
+    Returns the latter, to be put back.
+    """
+    hidden: dict[str, ModuleType] = {}
+    for name, module in list(sys.modules.items()):
+        suites = Path(getattr(module, "__file__", None) or "/").parent in _folders
+        if name.startswith(_OWN) or not (suites or name in names):
+            continue
+        del sys.modules[name]
+        if not suites:
+            hidden[name] = module
+    return hidden
 
 
 def _source(module: ModuleType, folder: Path) -> str:

@@ -392,9 +392,17 @@ async def unfit(lock: threading.Lock) -> None:
     """Take what no JSON can hold."""
 
 
+async def nameless(*words: str) -> None:
+    """Take words without names."""
+
+
 @pytest.mark.parametrize(
     ("name", "tool", "message"),
-    [("read_skill", count, "rename yours"), ("unfit", unfit, "have no JSON schema")],
+    [
+        ("read_skill", count, "rename yours"),
+        ("unfit", unfit, "have no JSON schema"),
+        ("nameless", nameless, "parameters without names"),
+    ],
 )
 def test_a_tool_that_cannot_be_offered_is_refused(endpoint, name, tool, message):
     """Names that are taken and parameters without a schema stop the run before it begins."""

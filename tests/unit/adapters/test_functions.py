@@ -1,6 +1,8 @@
 """Functions that a suite names: found in its folder first, run without holding anything up."""
 
 import asyncio
+import colorsys
+import sys
 import threading
 from pathlib import Path
 
@@ -29,6 +31,7 @@ def test_the_folder_of_the_suite_comes_first(tmp_path):
     folder = write(tmp_path, this=code, colorsys="NAME = 'mine'")
 
     assert call(load_function("this:work", folder, "function")) == "mine"
+    assert sys.modules["colorsys"] is colorsys  # everybody else keeps theirs
     assert call(load_function("textwrap:dedent", folder, "function"), " a") == "a"
 
 
@@ -102,6 +105,19 @@ def test_a_plain_function_runs_beside_the_event_loop(tmp_path):
         go.set()
         with pytest.raises(RuntimeError, match="7"):
             await working
+        return "went on"
+
+    assert asyncio.run(run()) == "went on"
+
+
+def test_leaving_the_process_is_left_to_the_caller(tmp_path):
+    """A plain function that calls ``sys.exit`` ends neither its thread's process nor the loop."""
+    code = "import sys\ndef work(): sys.exit('bye')"
+    function = load_function("work:work", write(tmp_path, work=code), "function")
+
+    async def run() -> str:
+        with pytest.raises(SystemExit, match="bye"):
+            await function.call()
         return "went on"
 
     assert asyncio.run(run()) == "went on"
