@@ -107,7 +107,7 @@ def test_a_function_performs_a_suite_under_the_budget(processes, root):
     short = processes.run("eval", "shout", "--suite", "functions", "--max-usd", "2", cwd=root)
     assert short.code == 5
     assert "budget of 2 usd" in short.stderr
-    assert len(events(root, "rollout.finished")) == 8
+    assert sum(r["cost_usd"] for r in events(root, "rollout.finished")) <= 2
 
     done = processes.run("eval", "shout", "--suite", "functions", "--json", cwd=root)
 
