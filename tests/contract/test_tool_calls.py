@@ -44,7 +44,6 @@ def test_tools_calls_and_results_go_out_in_the_openai_form():
         {"role": "user", "content": "Where?"},
         {
             "role": "assistant",
-            "content": None,
             "tool_calls": [{"id": "c1", "type": "function", "function": function}],
         },
         {"role": "tool", "content": "Here.", "tool_call_id": "c1"},
