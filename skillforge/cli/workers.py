@@ -9,8 +9,7 @@ from skillforge.core.digest import json_digest
 from skillforge.core.task import Suite, WorkerSpec
 from skillforge.errors import ConfigError
 from skillforge.ports import ChatModel, Worker
-from skillforge.workflows.meter import Meter
-from skillforge.workflows.metered_worker import MeteredWorker
+from skillforge.workflows.meter import Meter, MeteredWorker
 
 
 def make_worker(suite: Suite, folder: Path, model: ChatModel, meter: Meter) -> Worker:

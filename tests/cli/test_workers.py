@@ -117,7 +117,7 @@ def test_a_function_performs_a_suite_under_the_budget(processes, root):
 
 
 @pytest.mark.parametrize(
-    ("suite", "usd", "tokens"), [("agents", [0.0, 0.0], 40_000), ("functions", [4.0, 4.0], 10)]
+    ("suite", "usd", "tokens"), [("agents", 0.0, 40_000), ("functions", 0.25, 10)]
 )
 def test_a_dry_run_bounds_every_kind_of_worker(processes, root, suite, usd, tokens):
     """What an attempt may cost at most is known before any is made."""
@@ -126,8 +126,8 @@ def test_a_dry_run_bounds_every_kind_of_worker(processes, root, suite, usd, toke
     )
 
     assert done.code == 0, done.stderr
-    assert done.json["usd"] == usd
-    assert done.json["tokens"] == [16 * tokens, 16 * tokens]
+    assert done.json["usd"][1] == 16 * usd
+    assert done.json["tokens"][1] == 16 * tokens
 
 
 @pytest.mark.parametrize(
