@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.core.shown import body_text, readable_files
 from skillforge.core.task import Task, WorkerSpec
 from skillforge.errors import ConfigError, InfraError
+
+_INFRA = (InfraError, ConnectionError, MemoryError)
+"""What a function raises where nothing was learnt about the task."""
 
 
 class Function(Protocol):
@@ -54,7 +58,7 @@ class PythonWorker:
     skill's files for as long as the call takes. The function returns the answer as text, or a
     mapping with ``output`` and any of ``prompt_tokens``, ``completion_tokens``, ``cost_usd`` and
     ``finish_reason``; what it does not say is booked as the suite states it. What it raises is the
-    agent's failure, but for `InfraError` and ``ConnectionError``.
+    agent's failure, but for `InfraError`, lost connections and a host without memory or disk.
 
     Args:
         function: The function with its source.
@@ -87,12 +91,13 @@ class PythonWorker:
         """Try the task once; what the function raises is part of the attempt."""
         started = time.monotonic()
         failure, answer = None, _Answer(output="")
-        with _folders(skills) as shown:
-            try:
-                async with asyncio.timeout(self.spec.timeout) as limit:
+        limit = asyncio.timeout(self.spec.timeout)
+        try:
+            with _folders(skills) as shown:
+                async with limit:
                     answer = _read(await self.function.call(task.input, shown, seed))
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it may raise
-                failure = self._failure(error, over=limit.expired())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it may raise
+            failure = self._failure(error, over=limit.expired())
         if failure is None and not answer.output.strip():
             failure = self._failure(ValueError("empty answer"))
         stated = self.bound(task, skills)
@@ -109,7 +114,7 @@ class PythonWorker:
         )
 
     def _failure(self, error: BaseException, *, over: bool = False) -> Failure:
-        infra = isinstance(error, InfraError | ConnectionError)
+        infra = isinstance(error, _INFRA) or getattr(error, "errno", None) == errno.ENOSPC
         message = "".join(format_exception_only(error)).strip().rpartition("\n")[2]
         if over and isinstance(error, TimeoutError):
             message = f"timeout: no answer within {self.spec.timeout:g} s"

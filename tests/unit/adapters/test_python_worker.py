@@ -100,6 +100,9 @@ def test_without_a_stated_price_nothing_runs():
         (SystemExit(3), FailureKind.AGENT, "mine:work: SystemExit: 3"),
         (TimeoutError("own"), FailureKind.AGENT, "mine:work: TimeoutError: own"),
         (ConnectionResetError("gone"), FailureKind.INFRA, "mine:work: ConnectionResetError: gone"),
+        (OSError(28, "No space left"), FailureKind.INFRA, "No space left"),
+        (OSError(2, "No such file"), FailureKind.AGENT, "mine:work: FileNotFoundError"),
+        (MemoryError(), FailureKind.INFRA, "mine:work: MemoryError"),
         (InfraError("no host"), FailureKind.INFRA, "no host"),
     ],
 )
