@@ -11,7 +11,7 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from skillforge.adapters.agent_tools import (
@@ -130,7 +130,7 @@ class AgentWorker:
     def fingerprint(self) -> str:
         """Everything but the task and the skills that can change a result."""
         code = [AGENT_TEMPLATE, list(self._declared), RESULT_CHARACTERS, self.source]
-        return json_digest(["agent", self.model.fingerprint, code, asdict(self.spec)])
+        return json_digest(["agent", self.model.fingerprint, code, self.spec.to_json()])
 
     def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
         """Return the first request: every skill is listed, none is shown."""

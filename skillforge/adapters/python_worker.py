@@ -7,7 +7,7 @@ import errno
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from traceback import format_exception_only
@@ -71,7 +71,7 @@ class PythonWorker:
     @property
     def fingerprint(self) -> str:
         """Everything but the task and the skills that can change a result."""
-        return json_digest(["python", self.function.source, asdict(self.spec)])
+        return json_digest(["python", self.function.source, self.spec.to_json()])
 
     def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
         """Return what the suite states.

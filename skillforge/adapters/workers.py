@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from skillforge.core.chat import CallFailed, ChatRequest, Cost, Message
 from skillforge.core.digest import json_digest
@@ -24,7 +24,7 @@ class ChatWorker:
     @property
     def fingerprint(self) -> str:
         """Everything but the task and the skills that can change a result."""
-        return json_digest(["chat", self.model.fingerprint, CHAT_TEMPLATE, asdict(self.spec)])
+        return json_digest(["chat", self.model.fingerprint, CHAT_TEMPLATE, self.spec.to_json()])
 
     def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
         """Return the request for a task; skills enter without their frontmatter."""

@@ -88,6 +88,10 @@ class WorkerSpec:
     tokens_per_attempt: int = 0
     """The most tokens that one attempt of ``python`` or ``command`` can use."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Return every setting, for fingerprints."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
     @property
     def samples_greedily(self) -> bool:
         """Whether replicates are asked for at temperature 0, which is not the same as unset."""
