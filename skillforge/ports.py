@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skillforge.core.chat import ChatReply, ChatRequest
+from skillforge.core.chat import ChatReply, ChatRequest, Cost
 from skillforge.core.events import Event, NewEvent
 from skillforge.core.package import Package
 from skillforge.core.rollout import Attempt
@@ -61,8 +61,12 @@ class Worker(Protocol):
     def fingerprint(self) -> str:
         """Everything but the task and the skills that can change a result."""
 
-    def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
-        """Return the request that ``attempt`` would send."""
+    def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
+        """Return the most that one attempt can cost, retries of its calls left out.
+
+        Raises:
+            ConfigError: A price is unknown.
+        """
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
         """Try the task once. A failure is part of the attempt, never an exception."""

@@ -30,6 +30,7 @@ from skillforge.adapters.shipped import shipped_suites
 from skillforge.adapters.suites import load_suite
 from skillforge.adapters.workers import ChatWorker
 from skillforge.cli.engine import WallClock
+from skillforge.core.chat import Cost
 from skillforge.core.package import Package
 from skillforge.core.rollout import Attempt
 from skillforge.core.task import Suite, Task
@@ -46,9 +47,9 @@ class InstantWorker:
 
     fingerprint = "instant"
 
-    def prompt(self, task: Task, skills: Sequence[Package]) -> Any:
-        """Not used here."""
-        raise AssertionError(task.id)
+    def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
+        """Cost nothing."""
+        return Cost()
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
         """Return the reference."""

@@ -16,7 +16,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skillforge.core.chat import CallFailed, ChatRequest, Message
+from skillforge.core.suite_catalog import SuiteEntry
 from skillforge.errors import SkillforgeError
 from skillforge.ports import ChatModel, Embedder, VectorIndex
 
@@ -83,6 +84,7 @@ def checks(
     embedder: Embedder | None = None,
     index: Callable[[NDArray[np.float32]], VectorIndex] | None = None,
     packages: Mapping[str, str] = MappingProxyType(PACKAGES),
+    suites: Sequence[SuiteEntry] = (),
 ) -> list[Check]:
     """Look at everything, whatever fails; never raises for what it finds.
 
@@ -96,6 +98,7 @@ def checks(
         embedder: The embedder to use when ``deep``.
         index: Builds the index to search when ``deep``.
         packages: Import names that must be there → what to install for each.
+        suites: Suites that were found.
     """
     found = [_python(), *(_package(name, dist) for name, dist in packages.items())]
     if model.startswith("local/"):
@@ -105,7 +108,7 @@ def checks(
         found.append(_keys(model))
     if embedder_weights is not None:
         found.append(_probe("embedder weights", lambda: f"{embedder_weights()}, sha256 as pinned"))
-    found += [_sqlite(state), _writable(state), _free(state)]
+    found += [_sqlite(state), _writable(state), _free(state), *map(_suite, suites)]
     if deep:
         found += _deep(chat, embedder, index)
     return found
@@ -155,6 +158,14 @@ def _keys(model: str) -> Check:
         fix = f"set {names} in the environment"
         return Check(name=name, ok=False, detail=f"not set: {names}", fix=fix)
     return Check(name=name, ok=True, detail="set, or none needed")
+
+
+def _suite(entry: SuiteEntry) -> Check:
+    """Say which worker a suite asks for."""
+    name = f"suite {entry.name}"
+    if entry.problem:
+        return Check(name=name, ok=False, detail="cannot be read", fix=entry.problem)
+    return Check(name=name, ok=True, detail=f"{entry.worker} worker, {entry.path}")
 
 
 def _nearest(path: Path) -> Path:

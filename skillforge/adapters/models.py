@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from skillforge.core.chat import CallFailed, ChatReply, ChatRequest
+from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, ToolCall
 from skillforge.core.digest import json_digest
 from skillforge.core.retry import RetryPolicy, Verdict, judge
 from skillforge.core.rollout import Failure, FailureKind
@@ -155,6 +155,8 @@ class LitellmModel:
 
     def _prompt_bound(self, request: ChatRequest) -> int:
         texts = [message.content for message in request.messages]
+        texts += [repr(part) for m in request.messages for part in m.tool_calls]
+        texts += map(repr, request.tools)
         if request.json_schema is not None:
             texts.append(repr(request.json_schema))
         size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
@@ -174,7 +176,8 @@ class LitellmModel:
         supported = None if local else litellm.get_supported_openai_params(self._name)
         arguments: dict[str, Any] = {
             "model": self._name,
-            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "messages": [message.to_json() for message in request.messages],
+            "tools": list(request.tools) or None,
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
             "stop": list(request.stop) or None,
@@ -186,6 +189,11 @@ class LitellmModel:
             "affinity": request.affinity if local else None,
             **self._endpoint(litellm),
         }
+        if request.tools and "tools" not in (supported or ()):
+            raise ConfigError(
+                f"model {self._name!r} calls no tools, which an agent needs; choose one that does "
+                "(a local one behind its own server, such as ollama_chat/MODEL)."
+            )
         for hint in ("seed", "response_format"):  # sent where they help, never a reason to fail
             if supported is not None and hint not in supported:
                 del arguments[hint]
@@ -315,6 +323,14 @@ def _reply(response: Any, prices: tuple[float, float], seconds: float) -> ChatRe
         completion_tokens=completion,
         cost_usd=prompt * prices[0] + completion * prices[1],
         seconds=seconds,
+        tool_calls=tuple(
+            ToolCall(
+                id=call.id or "",
+                name=call.function.name or "",
+                arguments=call.function.arguments or "",
+            )
+            for call in message.tool_calls or ()
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from skillforge.adapters.worker_row import WorkerRow
 from skillforge.core.digest import json_digest, sha256
 from skillforge.core.jsonl import decode_utf8, parse_jsonl
 from skillforge.core.splits import (
@@ -81,15 +82,6 @@ class _Verifier(BaseModel):
         return VerifierSpec(kind=self.kind, options=dict(self.model_extra or {}))
 
 
-class _Worker(_Row):
-    kind: Literal["chat", "agent", "command", "python"] = "chat"
-    max_tokens: int = Field(64, ge=1)
-    temperature: float | None = Field(None, ge=0, allow_inf_nan=False)
-    stop: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    preamble: str = WorkerSpec().preamble
-    timeout: float = Field(120.0, gt=0, allow_inf_nan=False)
-
-
 class _Splits(_Row):
     by: SplitBy | None = None
     families: dict[SplitName, list[Text]] | None = None
@@ -109,7 +101,7 @@ class _Suite(_Row):
     license: Text
     source: Text
     description: str = ""
-    worker: _Worker = Field(default_factory=lambda: _Worker.model_validate({}))
+    worker: WorkerRow = Field(default_factory=lambda: WorkerRow.model_validate({}))
     verifier: _Verifier | None = None
     splits: _Splits = _Splits()
     prices: dict[Text, Price] = Field(default_factory=dict)
@@ -183,7 +175,7 @@ def load_suite(path: Path) -> Suite:
         license=head.license,
         source=head.source,
         tasks=tuple(task for task in tasks if task),
-        worker=WorkerSpec(**head.worker.model_dump() | {"stop": tuple(head.worker.stop)}),
+        worker=WorkerSpec(**head.worker.settings()),
         digest=json_digest([sha256(head_bytes), sha256(rows_bytes)]),
         prices=head.model_dump()["prices"],
         split_by=plan.by,
@@ -368,7 +360,13 @@ def _entry(folder: Path) -> SuiteEntry:
     if head is None:
         problem = "\n".join(problems.found)
         return SuiteEntry(name=folder.name, path=str(folder), version="", problem=problem)
-    return SuiteEntry(name=head.name, path=str(folder), version=head.version, problem="")
+    return SuiteEntry(
+        name=head.name,
+        path=str(folder),
+        version=head.version,
+        problem="",
+        worker=head.worker.kind,
+    )
 
 
 def find_suite(name: str, roots: Iterable[Path]) -> Path:

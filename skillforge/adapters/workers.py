@@ -1,24 +1,17 @@
-"""Workers: what performs a task with given skills."""
+"""The chat worker: one completion per task."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from skillforge.core.chat import CallFailed, ChatRequest, Message
+from skillforge.core.chat import CallFailed, ChatRequest, Cost, Message
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package
+from skillforge.core.prompts import CHAT_TEMPLATE, system_message
 from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.core.task import Task, WorkerSpec
 from skillforge.ports import ChatModel
-
-if TYPE_CHECKING:
-    from jinja2 import Template
-
-TEMPLATE = "{{ preamble }}{% for skill in skills %}\n\n{{ skill }}{% endfor %}"
-"""System message of the chat worker: the same words in both arms, then the skills' bodies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +20,15 @@ class ChatWorker:
 
     model: ChatModel
     spec: WorkerSpec
-    template: str = TEMPLATE
 
     @property
     def fingerprint(self) -> str:
         """Everything but the task and the skills that can change a result."""
-        settings = {name: getattr(self.spec, name) for name in self.spec.__dataclass_fields__}
-        return json_digest(["chat", self.model.fingerprint, self.template, settings])
+        return json_digest(["chat", self.model.fingerprint, CHAT_TEMPLATE, self.spec.to_json()])
 
     def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
         """Return the request for a task; skills enter without their frontmatter."""
-        system = _compiled(self.template).render(
-            preamble=self.spec.preamble, skills=[skill.body.strip() for skill in skills]
-        )
+        system = system_message("chat", self.spec.template, self.spec.preamble, skills)
         return ChatRequest(
             messages=(
                 Message(role="system", content=system),
@@ -52,10 +41,15 @@ class ChatWorker:
             affinity=json_digest([skill.version for skill in skills])[:16],
         )
 
+    def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
+        """Return the most that the one request can cost."""
+        request = self.prompt(task, skills)
+        return Cost(self.model.cost_bound(request), self.model.token_bound(request))
+
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
         """Try the task once; a failed call is part of the attempt."""
         request = replace(self.prompt(task, skills), seed=seed)
-        sent = tuple({"role": m.role, "content": m.content} for m in request.messages)
+        sent = tuple(message.to_json() for message in request.messages)
         try:
             reply = await self.model.complete(request)
         except CallFailed as error:
@@ -71,12 +65,3 @@ class ChatWorker:
             failure=None if reply.text.strip() else empty,
             transcript=sent,
         )
-
-
-@lru_cache(maxsize=32)
-def _compiled(template: str) -> Template:
-    from jinja2 import StrictUndefined
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
-    return environment.from_string(template)

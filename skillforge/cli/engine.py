@@ -12,15 +12,16 @@ from threading import Event
 from typing import Any, TypeVar
 
 from skillforge.adapters.executors import AsyncioExecutor
-from skillforge.adapters.workers import ChatWorker
 from skillforge.cli.options import Paying
 from skillforge.cli.progress import Progress
 from skillforge.cli.session import Session
+from skillforge.cli.workers import make_worker
 from skillforge.core.gate import GateRules
 from skillforge.core.records import ROLLOUTS, read_rollout
 from skillforge.core.splits import check_splits
 from skillforge.core.task import Suite
-from skillforge.errors import ConfigError, SuiteError
+from skillforge.errors import SuiteError
+from skillforge.ports import Worker
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps, Meter, MeteredModel
 from skillforge.workflows.retrieve import Retriever
@@ -46,7 +47,7 @@ class Engine:
     suite: Suite
     paying: Paying
     meter: Meter
-    worker: ChatWorker
+    worker: Worker
     model: MeteredModel
     proposer: MeteredModel
     progress: Progress = field(default_factory=Progress)
@@ -143,11 +144,6 @@ def make_engine(session: Session, suite: str, paying: Paying) -> Engine:
             f"suite {loaded.name}: {leaks[0]}; `skillforge suite check {loaded.name}` lists all "
             f"{len(leaks)} such problems"
         )
-    if loaded.worker.kind != "chat":
-        raise ConfigError(
-            f"suite {loaded.name} asks for a {loaded.worker.kind!r} worker; this version runs "
-            "'chat' workers only"
-        )
     budget = settings.budget
 
     def first(flag: Any, setting: Any) -> Any:
@@ -174,7 +170,7 @@ def make_engine(session: Session, suite: str, paying: Paying) -> Engine:
         suite=loaded,
         paying=paying,
         meter=meter,
-        worker=ChatWorker(model=model, spec=loaded.worker),
+        worker=make_worker(loaded, session.suite_folder(suite), model, meter),
         model=model,
         proposer=proposer,
     )

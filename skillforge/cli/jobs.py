@@ -31,6 +31,7 @@ async def evaluate_skill(
         InfraError: The model cannot be reached; asking again goes on with the run.
     """
     require_served(engine.session.curator.state, skill)
+    _warn_of_replicates(engine, replicates)
     run = engine.open("eval", {"skill": skill, "tasks": tasks, "replicates": replicates})
     measured = await evaluate(
         engine.bench(run),
@@ -44,6 +45,16 @@ async def evaluate_skill(
         replicates=replicates,
     )
     return measured, engine.close(run)
+
+
+def _warn_of_replicates(engine: Engine, replicates: int) -> None:
+    """Say once where replicates are asked for that would tell nothing new."""
+    if replicates > 1 and engine.suite.worker.samples_greedily:
+        engine.progress.announce(
+            f"warning: {replicates} replicates at temperature 0 are nearly the same answer "
+            f"{replicates} times; set temperature in [worker] of suite {engine.suite.name} above "
+            "0, or leave it out for the model's own"
+        )
 
 
 async def evolve_skill(engine: Engine, skill: str) -> tuple[SkillReport, Spent]:

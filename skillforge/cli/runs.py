@@ -246,7 +246,7 @@ def _estimate(engine: Engine, skills: list[str], low: int, high: int, as_json: b
     tasks = [t for name in skills for t in engine.suite.select(skill=name)]
     if not tasks:
         raise SuiteError(f"suite {engine.suite.name} has no tasks for {', '.join(skills)}")
-    found = estimate(engine.worker, engine.model, tasks, [longest], fewest=low, most=high)
+    found = estimate(engine.worker, tasks, [longest], fewest=low, most=high)
     emit(found.to_json(), as_json, lambda _: click.echo(str(found)))
     return EXIT_OK
 

@@ -11,6 +11,7 @@ import click
 
 from skillforge.cli.options import EXIT_OK, emit, json_option, project_option
 from skillforge.cli.session import make_embedder, make_model
+from skillforge.cli.suites import suite_roots
 
 
 @click.command("init")
@@ -42,6 +43,7 @@ def doctor(project: Path | None, as_json: bool, model: str | None, deep: bool) -
     from skillforge.adapters.index import open_index
     from skillforge.adapters.local_model import find_weights
     from skillforge.adapters.project import STATE, Project, Settings, find_project, load_project
+    from skillforge.adapters.suites import list_suites
 
     root = project or find_project(Path.cwd())
     opened = (
@@ -59,6 +61,7 @@ def doctor(project: Path | None, as_json: bool, model: str | None, deep: bool) -
         chat=make_model(opened, chosen, None) if deep else None,
         embedder=make_embedder(opened.settings.embedding.model) if deep else None,
         index=open_index if deep else None,
+        suites=list_suites(suite_roots(project)),
     )
 
     def show(data: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ def suite() -> None:
     """List, check and import task suites."""
 
 
-def _roots(project: Path | None) -> tuple[Path, ...]:
+def suite_roots(project: Path | None) -> tuple[Path, ...]:
     """Return the folders that suites are looked for in; a project is not needed for the shipped."""
     import os
 
@@ -39,14 +39,20 @@ def list_(project: Path | None, as_json: bool) -> int:
     """List the suites of the project and the shipped ones."""
     from skillforge.adapters.suites import list_suites
 
-    found = list_suites(_roots(project))
+    found = list_suites(suite_roots(project))
     rows = [
-        {"name": e.name, "version": e.version, "path": str(e.path), "problem": e.problem}
+        {
+            "name": e.name,
+            "version": e.version,
+            "worker": e.worker,
+            "path": str(e.path),
+            "problem": e.problem,
+        }
         for e in found
     ]
 
     def show(data: Mapping[str, Any]) -> None:
-        columns = ["name", "version", "path", "problem"]
+        columns = ["name", "version", "worker", "path", "problem"]
         table(columns, [[str(row[c]) for c in columns] for row in rows])
 
     emit({"suites": rows}, as_json, show)
@@ -62,7 +68,7 @@ def check(name: str, project: Path | None, as_json: bool) -> int:
     from skillforge.adapters.suites import find_suite, load_suite
     from skillforge.workflows.suite_check import check_suite
 
-    path = Path(name) if Path(name).is_dir() else find_suite(name, _roots(project))
+    path = Path(name) if Path(name).is_dir() else find_suite(name, suite_roots(project))
     found = check_suite(load_suite(path))
 
     def show(data: Mapping[str, Any]) -> None:

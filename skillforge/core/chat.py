@@ -8,7 +8,32 @@ from typing import Any, Literal
 
 from skillforge.core.rollout import Failure
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What something costs, or may cost at most."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    """Prompt plus completion tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A tool that the model asks to have run."""
+
+    id: str
+    """What the tool's answer refers to; some endpoints leave it empty."""
+    name: str
+    arguments: str
+    """One JSON object, as the model wrote it: it need not be valid."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the call in the OpenAI form."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +42,20 @@ class Message:
 
     role: Role
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What an assistant's turn asks to have run."""
+    tool_call_id: str = ""
+    """Of a tool's turn: the call that it answers."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the turn in the OpenAI form."""
+        turn: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            turn["content"] = self.content or None
+            turn["tool_calls"] = [call.to_json() for call in self.tool_calls]
+        if self.tool_call_id:
+            turn["tool_call_id"] = self.tool_call_id
+        return turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +71,8 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = field(default=None, hash=False)
     """A JSON schema that the answer must follow, where the model supports it."""
+    tools: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    """Functions that the model may ask to have run, each declared in the OpenAI form."""
     affinity: str = ""
     """Requests with equal affinity share a prompt prefix; a hint for prefix caches only."""
     timeout: float = 120.0
@@ -44,13 +85,14 @@ class ChatReply:
 
     text: str
     finish_reason: str
-    """``stop``, ``length`` (cut by max_tokens) or what else the model reports."""
+    """``stop``, ``length`` (cut by max_tokens), ``tool_calls`` or what else the model reports."""
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float
     """USD; 0.0 for a local model. An unknown price is an error before the call, never 0."""
     seconds: float
     """Seconds, wall clock, spent inside the model call."""
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 class CallFailed(Exception):  # noqa: N818 - reads as what happened

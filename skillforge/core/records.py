@@ -34,7 +34,7 @@ def read_rollout(event: Event) -> Rollout:
         data["failure"] = Failure(
             kind=FailureKind(failure["kind"]), message=failure["message"], where=failure["where"]
         )
-    return Rollout(**data)
+    return Rollout(**data | {"uses": tuple(data.get("uses", ()))})
 
 
 def registered_outcomes(

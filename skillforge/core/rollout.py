@@ -50,6 +50,9 @@ class Attempt:
     failure: Failure | None = None
     transcript: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     """The messages sent, as JSON objects."""
+    uses: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    """Which skills an agent met, in order: ``skill``, ``what`` (``listed``, ``read``, ``file``),
+    ``path`` of what was read, and ``step`` (0 for the catalogue); empty for other workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,8 @@ class Rollout:
     """Hash of the stored output and transcript."""
     purpose: str
     """What it was run for: ``propose``, ``screen``, ``confirm``, ``audit``, ``eval``."""
+    uses: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    """Which skills an agent met; see `Attempt`."""
 
 
 def rollout_key(

@@ -21,6 +21,8 @@ class SuiteEntry:
     """The version in its ``suite.toml``, or an empty text."""
     problem: str
     """Why its ``suite.toml`` cannot be read; empty if it can."""
+    worker: str = ""
+    """The kind of worker that performs its tasks; empty where its head cannot be read."""
 
 
 def pick_suite(name: str, found: Mapping[str, Sequence[SuiteEntry]]) -> SuiteEntry:

@@ -70,7 +70,32 @@ class WorkerSpec:
     preamble: str = "You are a helpful assistant."
     """First line of the system message, in both arms."""
     timeout: float = 120.0
-    """Seconds, wall clock, for one attempt."""
+    """Seconds, wall clock, for one attempt; of an agent, those in the model and in tools."""
+    template: str | None = None
+    """jinja2 text of the system message of ``chat`` and ``agent``; None takes the worker's own."""
+    steps: int = 20
+    """Model calls that one attempt of an ``agent`` may make, ≥ 1."""
+    token_limit: int = 200_000
+    """Tokens, prompts and completions together, that one attempt of an ``agent`` may use, ≥ 1."""
+    tools: tuple[str, ...] = ()
+    """Functions that an ``agent`` may call, each ``module:function``."""
+    state: str | None = None
+    """``module:function`` that makes what the tools of one attempt work on."""
+    function: str | None = None
+    """``module:function`` that is the ``python`` worker."""
+    usd_per_attempt: float | None = None
+    """The most, in USD, that one attempt of ``python`` or ``command`` can cost; None is unknown."""
+    tokens_per_attempt: int = 0
+    """The most tokens that one attempt of ``python`` or ``command`` can use."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every setting, for fingerprints."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @property
+    def samples_greedily(self) -> bool:
+        """Whether replicates are asked for at temperature 0, which is not the same as unset."""
+        return self.temperature == 0 and self.kind in {"chat", "agent"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

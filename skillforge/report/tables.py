@@ -122,12 +122,17 @@ def evaluation(data: Mapping[str, Any]) -> None:
         ["e-value (harm)", f"{e_value(data['e_value'])} ({e_value(data['e_harm'])})"],
         ["exact McNemar p", "-" if data["p_value"] is None else f"{data['p_value']:.3g}"],
         ["smallest effect found (MDE)", signed(data["mde"])],
+        ["answers cut by max_tokens", _shares(data["truncated"])],
         ["cost", f"{money(data['cost_usd'])}, {data['tokens']} tokens, {data['seconds']:.1f} s"],
         ["decision", data["decision"]],
     ]
     table(["", f"{data['skill']} {data['version'][:10]} on {data['suite']}"], rows)
     for reason in data["reasons"]:
         Console(highlight=False, markup=False).print(f"because {reason}")
+
+
+def _shares(truncated: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{arm} {'-' if s is None else f'{s:.0%}'}" for arm, s in truncated.items())
 
 
 def spend_line(spend: Mapping[str, Any]) -> str:

@@ -86,6 +86,12 @@ def outcomes(
     return pair_up([task.id for task in tasks], by_task(base), by_task(augmented))
 
 
+def truncated(rollouts: Sequence[Rollout]) -> float | None:
+    """Return the share of the scored rollouts in which ``max_tokens`` cut an answer off."""
+    scored = [r for r in rollouts if r.score is not None]
+    return sum(r.finish_reason == "length" for r in scored) / len(scored) if scored else None
+
+
 def mean_difference(joined: Sequence[Pair | Void]) -> float | None:
     """Return the mean paired difference, or None where there is no pair."""
     differences = [o.difference for o in joined if isinstance(o, Pair)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from skillforge.core.package import Package
 from skillforge.core.task import Task
-from skillforge.ports import ChatModel, Worker
+from skillforge.ports import Worker
 from skillforge.workflows.contrast import Report
 
 
@@ -39,18 +39,16 @@ class Estimate:
 
 def estimate(
     worker: Worker,
-    model: ChatModel,
     tasks: Sequence[Task],
     skills: Sequence[Package],
     *,
     fewest: int,
     most: int,
 ) -> Estimate:
-    """Bound a number of rollouts by the prompts of some of the tasks they would run.
+    """Bound a number of rollouts by some of the tasks they would run.
 
     Args:
-        worker: Builds the prompts.
-        model: Knows tokens and prices.
+        worker: Bounds one attempt.
         tasks: Tasks to sample, at least one.
         skills: What the longer arm shows; the shorter one shows nothing.
         fewest: Rollouts if everything is decided as early as it can be.
@@ -59,10 +57,10 @@ def estimate(
     Raises:
         ConfigError: The price of the model is unknown.
     """
-    short = [worker.prompt(task, ()) for task in tasks[:20]]
-    long = [worker.prompt(task, skills) for task in tasks[:20]]
-    tokens = min(map(model.token_bound, short)), max(map(model.token_bound, long))
-    usd = min(map(model.cost_bound, short)), max(map(model.cost_bound, long))
+    short = [worker.bound(task, ()) for task in tasks[:20]]
+    long = [worker.bound(task, skills) for task in tasks[:20]]
+    tokens = min(cost.tokens for cost in short), max(cost.tokens for cost in long)
+    usd = min(cost.usd for cost in short), max(cost.usd for cost in long)
     return Estimate(
         rollouts=(fewest, most),
         tokens=(fewest * tokens[0], most * tokens[1]),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from skillforge.core.gate import Basis, GateResult, GateRules, decide
 from skillforge.core.paired_tests import mcnemar_exact
@@ -29,6 +29,8 @@ class Evaluation:
     """Exact one-sided McNemar p at this fixed number of tasks; None without pairs."""
     regressed: tuple[str, ...]
     """Tasks that pass without the skill and fail with it."""
+    truncated: Mapping[str, float | None] = field(default_factory=dict, hash=False)
+    """By arm, the share of answers that ``max_tokens`` cut off, in [0, 1]; None without answers."""
 
     def to_json(self) -> Report:
         """Return the evaluation as ``eval --json`` prints it."""
@@ -43,6 +45,7 @@ class Evaluation:
             "basis": self.result.basis.value,
             "reasons": list(self.result.reasons),
             "regressed": list(self.regressed),
+            "truncated": dict(self.truncated),
         }
 
 
@@ -85,7 +88,8 @@ async def evaluate(
     )
     rollouts = await bench.rollouts(cells)
     half = len(base_cells)
-    joined = contrast.outcomes(chosen, rollouts[:half], rollouts[half:])
+    arms = {"base": rollouts[:half], "augmented": rollouts[half:]}
+    joined = contrast.outcomes(chosen, arms["base"], arms["augmented"])
     result = decide(joined, rules, Basis.LIFT, enough=float("inf"), stop=False)
     pairs = [o for o in joined if isinstance(o, Pair)]
     table = result.evidence.table
@@ -96,6 +100,7 @@ async def evaluate(
         result=result,
         p_value=mcnemar_exact(table.gains, table.regressions, "greater") if pairs else None,
         regressed=tuple(p.task for p in pairs if p.outcome.value == "regression"),
+        truncated={arm: contrast.truncated(done) for arm, done in arms.items()},
     )
 
 

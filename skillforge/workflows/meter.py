@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from skillforge.core.chat import ChatReply, ChatRequest
+from skillforge.core.chat import ChatReply, ChatRequest, Cost
+from skillforge.core.package import Package
+from skillforge.core.rollout import Attempt
+from skillforge.core.task import Task
 from skillforge.errors import BudgetSpent
-from skillforge.ports import ChatModel, Clock
+from skillforge.ports import ChatModel, Clock, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,3 +196,45 @@ class MeteredModel:
             reply = await self.model.complete(request)
             replies.append(reply)
             return reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeteredWorker:
+    """A worker whose every attempt passes the budget first, as one call.
+
+    For workers whose model calls cannot be seen from here: `command` and `python`.
+    """
+
+    worker: Worker
+    meter: Meter
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the worker underneath."""
+        return self.worker.fingerprint
+
+    def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
+        """Return the bound of the worker underneath."""
+        return self.worker.bound(task, skills)
+
+    async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
+        """Reserve, try, book.
+
+        Raises:
+            BudgetSpent: With this attempt, the caps could be passed.
+            ConfigError: Nobody says what an attempt costs.
+        """
+        most = self.bound(task, skills)
+        with self.meter.reserve(usd=most.usd, tokens=most.tokens) as spent:
+            attempt = await self.worker.attempt(task, skills, seed=seed)
+            spent.append(
+                ChatReply(
+                    text="",
+                    finish_reason=attempt.finish_reason,
+                    prompt_tokens=attempt.prompt_tokens,
+                    completion_tokens=attempt.completion_tokens,
+                    cost_usd=attempt.cost_usd,
+                    seconds=attempt.seconds,
+                )
+            )
+            return attempt

@@ -153,5 +153,6 @@ def _score(key: str, cell: Cell, attempt: Attempt) -> tuple[Rollout, bytes]:
         seconds=attempt.seconds,
         output_blob=sha256(blob),
         purpose=cell.purpose,
+        uses=attempt.uses,
     )
     return rollout, blob

@@ -16,6 +16,7 @@ from skillforge.core.digest import sha256
 from skillforge.core.edits import Edit, apply_edit, undo
 from skillforge.core.lint import has_errors, lint
 from skillforge.core.package import Package, pack, unpack
+from skillforge.core.shown import body_text, description_only
 from skillforge.core.units import leave_out, parse_units, removable, unit_bytes
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus" / "skills"
@@ -131,3 +132,15 @@ def test_descriptions_can_be_rewritten_and_undone_everywhere():
         applied = apply_edit(package, edit)
         assert applied.package.description == text
         assert undo(applied.package, applied.inverse) == package
+
+
+def test_what_models_are_shown_has_no_frontmatter():
+    """Of real skills, the whole body is shown and no fence before it (pm-claude-skills#173)."""
+    for folder, package in corpus():
+        shown = body_text(package)
+        assert not shown.startswith("---\n"), folder
+        assert package.body.rstrip().endswith(shown), folder
+        assert shown or not package.body.strip(" \n-"), folder
+        listed = description_only(package)
+        assert listed.description == package.description, folder
+        assert not package.document.frontmatter or body_text(listed) == "", folder

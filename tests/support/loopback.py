@@ -20,6 +20,7 @@ A script may be replaced while the server runs: ``server.script([...])``.
 
 Answers:
     ok(text, …)              a completion, with ``finish_reason`` and token counts
+    use((tool, arguments), …)  a completion that asks for tools to be run; a text goes out as it is
     rate_limited(seconds)    429, with a Retry-After header unless seconds is None
     status(code, message, kind=…)   an error object in OpenAI's form
     context_overflow()       400 as OpenAI words it
@@ -70,9 +71,12 @@ def ok(
     finish_reason: str = "stop",
     prompt_tokens: int = 7,
     completion_tokens: int = 3,
+    calls: Sequence[tuple[str, Any]] = (),
 ) -> Answer:
-    """Return a completion with one choice."""
-    message = {"role": "assistant", "content": text}
+    """Return a completion with one choice, which may ask for tools."""
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [_tool_call(i, *call) for i, call in enumerate(calls)]
     usage = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
@@ -80,6 +84,17 @@ def ok(
     }
     choice = {"index": 0, "message": message, "finish_reason": finish_reason}
     return _completion([choice], usage)
+
+
+def _tool_call(number: int, name: str, arguments: Any) -> dict[str, Any]:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    function = {"name": name, "arguments": text}
+    return {"id": f"call-{number}", "type": "function", "function": function}
+
+
+def use(*calls: tuple[str, Any], text: str = "") -> Answer:
+    """Return a completion that asks for tools, by name; arguments are an object or raw text."""
+    return ok(text, finish_reason="tool_calls", calls=calls)
 
 
 def empty_choices() -> Answer:

@@ -19,7 +19,7 @@ import numpy as np
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
-from skillforge.core.chat import ChatRequest, Message
+from skillforge.core.chat import Cost
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package, PackageFile
 from skillforge.core.rollout import Attempt, Failure, FailureKind
@@ -51,10 +51,9 @@ class PlantedWorker:
         """Identity of the world."""
         return json_digest(["planted", self.base, self.examples, *filter(None, [self.crowd])])
 
-    def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
-        """Return what would be sent."""
-        content = "\n".join(skill.body for skill in skills) + task.input
-        return ChatRequest(messages=(Message(role="user", content=content),), max_tokens=8)
+    def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
+        """Return what an attempt uses at most."""
+        return Cost(0.0, sum(len(skill.body) for skill in skills) + len(task.input))
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
         """Solve the task or not."""
@@ -110,7 +109,7 @@ class DotIndex:
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the best rows of each query."""
-        scores = queries @ self.vectors.T
+        scores = np.round(queries.astype(float) @ self.vectors.T.astype(float), 9)  # ties stay ties
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(scores, order, axis=1), order
 

@@ -14,6 +14,7 @@ from skillforge.adapters.embedder import SentenceEmbedder, packaged_folder
 from skillforge.adapters.index import open_index
 from skillforge.adapters.models import LitellmModel
 from skillforge.core.retry import RetryPolicy
+from skillforge.core.suite_catalog import SuiteEntry
 from skillforge.errors import ConfigError
 
 
@@ -48,6 +49,17 @@ def test_missing_weights_say_what_to_do(tmp_path):
     assert not found["model weights"].ok
     assert "run pip" in found["model weights"].fix
     assert found["sqlite"].ok
+
+
+def test_suites_are_shown_with_their_worker(tmp_path):
+    """Each suite has its kind of worker; one that cannot be read says why."""
+    sound = SuiteEntry(name="a", path="suites/a", version="1", problem="", worker="agent")
+    broken = SuiteEntry(name="b", path="suites/b", version="", problem="suite.toml:3: mend it")
+
+    found = look(tmp_path, suites=[sound, broken])
+
+    assert found["suite a"].detail == "agent worker, suites/a"
+    assert (found["suite b"].ok, found["suite b"].fix) == (False, "suite.toml:3: mend it")
 
 
 def test_nothing_heavy_is_loaded_and_a_missing_package_is_named(tmp_path):

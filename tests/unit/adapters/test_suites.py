@@ -293,3 +293,56 @@ def test_find_refuses_two_of_one_name(tmp_path: Path) -> None:
 
     with pytest.raises(SuiteError, match="several suites are called 'tiny'"):
         find_suite("tiny", [tmp_path])
+
+
+WORKER_HEAD = HEAD.partition("[worker]")[0]
+VERIFIER = '[verifier]\nkind = "exact"\n'
+
+
+def test_a_worker_is_read_with_the_settings_of_its_kind(tmp_path: Path) -> None:
+    """One tool or a list, templates, limits and references come out as the file says."""
+    head = WORKER_HEAD + (
+        '[worker]\nkind = "agent"\nmax_tokens = 500\nsteps = 6\ntoken_limit = 9000\n'
+        'tools = "shop:find"\nstate = "shop:open"\ntemplate = "{{ preamble }}"\n'
+    )
+
+    worker = load_suite(write(tmp_path / "tiny", [row()], head + VERIFIER)).worker
+
+    assert worker == WorkerSpec(
+        kind="agent",
+        max_tokens=500,
+        steps=6,
+        token_limit=9000,
+        tools=("shop:find",),
+        state="shop:open",
+        template="{{ preamble }}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "steps = 3",
+            ":7: field 'worker.steps' is 3: a setting of agent workers, but kind is 'chat'",
+        ),
+        ('kind = "python"\nfunction = "work"', ":8: field 'worker.function' is 'work': "),
+        ('kind = "agent"\ntools = ["a:b", "c d:e"]', ":8: field 'worker.tools.1' is 'c d:e': "),
+        ('kind = "agent"\nsteps = 0', ":8: field 'worker.steps' is 0: "),
+        ('template = "{{ nobody }}"', ":7: field 'worker.template' is '{{ nobody }}': template, l"),
+        ("template = '''\na\n{% if %}'''", ":7: field 'worker.template' is 'a\\n{% if %}': "),
+    ],
+)
+def test_a_wrong_worker_is_refused_at_its_line(tmp_path: Path, line: str, message: str) -> None:
+    """Settings of other kinds, bad references and templates are found when the suite is read."""
+    found = problems(tmp_path, [row()], f"{WORKER_HEAD}[worker]\n{line}\n{VERIFIER}")
+
+    assert f"suite.toml{message}" in found
+
+
+def test_a_template_error_has_its_own_line_too(tmp_path: Path) -> None:
+    """Within a template of several lines, the message says which of them is wrong."""
+    text = "{{ preamble }}\n{{ oops }}"
+    found = problems(tmp_path, [row()], f"{WORKER_HEAD}[worker]\ntemplate = {json.dumps(text)}\n")
+
+    assert "template, line 2: 'oops' is undefined" in found

@@ -1,0 +1,195 @@
+"""Suites for every kind of worker, from the command to the ledger."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.loopback import Answer, LoopbackServer, ok, use
+from support.small_project import events, task_rows, write_project, write_suite
+
+HEAD = """\
+name = "{name}"
+version = "1"
+license = "CC0-1.0"
+source = "made by a test"
+
+[verifier]
+kind = "exact"
+
+[worker]
+"""
+AGENT = """kind = "agent"
+max_tokens = 50
+steps = 5
+token_limit = 40000
+tools = "shop:upper"
+state = "shop:open_shop"
+"""
+SHOP = '''
+def open_shop(task):
+    """Begin with an empty log."""
+    return []
+
+def upper(state, word: str) -> str:
+    """Write a word in capitals; may be used once."""
+    state.append(word)
+    return word.upper() if len(state) == 1 else "used twice"
+'''
+PYTHON = """kind = "python"
+function = "work:perform"
+usd_per_attempt = 0.25
+tokens_per_attempt = 10
+"""
+WORK = '''
+def perform(text, skills, seed):
+    """Use capitals where a skill says so."""
+    word = text.split()[-1]
+    return word.upper() if any("capitals" in skill["body"] for skill in skills) else word
+'''
+
+
+def answer(body: dict) -> Answer:
+    """Be an agent that reads a listed skill and uses a tool as it says; cut what a skill shows."""
+    messages = body["messages"]
+    system, word = messages[0]["content"], messages[1]["content"].rpartition(" ")[2]
+    told = [m["content"] for m in messages if m["role"] == "tool"]
+    if "tools" not in body:
+        return ok(word, finish_reason="length" if "capitals" in system else "stop")
+    if "- shout:" in system and not told:
+        return use(("read_skill", {"name": "shout"}))
+    if len(told) == 1 and "Use capitals" in told[0]:
+        return use(("upper", {"word": word}))
+    return ok(told[-1] if told else word)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LoopbackServer]:
+    """The model of all tests of this file."""
+    with LoopbackServer(answer) as server:
+        yield server
+
+
+@pytest.fixture
+def root(server, tmp_path) -> Path:
+    """A project with a suite for each kind of worker."""
+    root = write_project(tmp_path / "project", server.url)
+    for name, worker in (("agents", AGENT), ("functions", PYTHON), ("chats", "temperature = 0\n")):
+        rows = task_rows(["shout"], {"confirm": 8})
+        write_suite(root / "suites" / name, rows, HEAD.format(name=name) + worker)
+    (root / "suites" / "agents" / "shop.py").write_text(SHOP, encoding="utf-8")
+    (root / "suites" / "functions" / "work.py").write_text(WORK, encoding="utf-8")
+    return root
+
+
+def test_an_agent_that_reads_a_skill_shows_its_lift(processes, server, root):
+    """With the skill listed the agent reads it, uses the tool and passes; without it, it fails."""
+    done = processes.run("eval", "shout", "--suite", "agents", "--json", cwd=root)
+
+    assert done.code == 0, done.stderr
+    found = done.json
+    assert (found["pairs"], found["gains"], found["lift"]) == (8, 8, 1.0)
+    rollouts = events(root, "rollout.finished")
+    uses = {arm: [r["uses"] for r in rollouts if r["arm"] == arm] for arm in ("base", "augmented")}
+    listed = {"skill": "shout", "what": "listed", "path": "", "step": 0}
+    read = {"skill": "shout", "what": "read", "path": "SKILL.md", "step": 1}
+    assert uses == {"base": [[]] * 8, "augmented": [[listed, read]] * 8}
+    assert found["tokens"] == 8 * 10 + 8 * 30
+
+    asked = len(server.requests)
+    again = processes.run("eval", "shout", "--suite", "agents", "--json", cwd=root)
+    assert again.code == 0, again.stderr
+    assert again.json["lift"] == 1.0
+    assert len(server.requests) == asked
+
+
+def test_a_function_performs_a_suite_under_the_budget(processes, root):
+    """A python worker's stated cost is reserved and booked like a model's."""
+    short = processes.run("eval", "shout", "--suite", "functions", "--max-usd", "2", cwd=root)
+    assert short.code == 5
+    assert "budget of 2 usd" in short.stderr
+    assert sum(r["cost_usd"] for r in events(root, "rollout.finished")) <= 2
+
+    done = processes.run("eval", "shout", "--suite", "functions", "--json", cwd=root)
+
+    assert done.code == 0, done.stderr
+    assert (done.json["gains"], done.json["lift"]) == (8, 1.0)
+    assert sum(r["cost_usd"] for r in events(root, "rollout.finished")) == 16 * 0.25
+
+
+@pytest.mark.parametrize(
+    ("suite", "usd", "tokens"), [("agents", 0.0, 40_000), ("functions", 0.25, 10)]
+)
+def test_a_dry_run_bounds_every_kind_of_worker(processes, root, suite, usd, tokens):
+    """What an attempt may cost at most is known before any is made."""
+    done = processes.run(
+        "eval", "shout", "--suite", suite, "--tasks", "8", "--dry-run", "--json", cwd=root
+    )
+
+    assert done.code == 0, done.stderr
+    assert done.json["usd"][1] == 16 * usd
+    assert done.json["tokens"][1] == 16 * tokens
+
+
+@pytest.mark.parametrize(
+    ("worker", "message"),
+    [
+        (PYTHON.replace("usd_per_attempt = 0.25\n", ""), "add usd_per_attempt = USD to [worker]"),
+        (PYTHON.replace("work:", "wrok:"), "module 'wrok' cannot be imported"),
+        ('kind = "python"\nusd_per_attempt = 0\n', "needs function = 'module:function'"),
+        ('kind = "agent"\ntools = ["work:perform", "work:perform"]\n', "two are called 'perform'"),
+    ],
+)
+def test_a_worker_that_cannot_be_made_is_a_users_error(processes, root, worker, message):
+    """Nothing runs, and the message says what to mend."""
+    head = root / "suites" / "functions" / "suite.toml"
+    head.write_text(HEAD.format(name="functions") + worker, encoding="utf-8")
+
+    done = processes.run("eval", "shout", "--suite", "functions", cwd=root)
+
+    assert done.code == 1
+    assert message in done.stderr
+    assert events(root, "rollout.finished") == []
+
+
+def test_answers_cut_by_max_tokens_are_counted_by_arm(processes, root):
+    """The share of answers that ended for reason ``length`` stands in the report (olmo-eval#399).
+
+    A skill that makes answers longer can lose by the limit alone; a low score says nothing then.
+    """
+    run = ("eval", "shout", "--suite", "chats", "--tasks", "4")
+
+    data = processes.run(*run, "--json", cwd=root).json
+    text = processes.run(*run, cwd=root).stdout
+
+    assert data["truncated"] == {"base": 0.0, "augmented": 1.0}
+    assert "answers cut by max_tokens" in text
+    assert "base 0%, augmented 100%" in text
+    reasons = {r["arm"]: r["finish_reason"] for r in events(root, "rollout.finished")}
+    assert reasons == {"base": "stop", "augmented": "length"}
+
+
+def test_replicates_at_temperature_zero_are_warned_of(processes, root):
+    """Asking the same thing again at temperature 0 adds nothing, and says so once (dspy#8745)."""
+    run = ("eval", "shout", "--suite", "chats", "--tasks", "2", "--json")
+    head = root / "suites" / "chats" / "suite.toml"
+
+    greedy = processes.run(*run, "--replicates", "3", cwd=root)
+    single = processes.run(*run, cwd=root)
+    head.write_text(head.read_text().replace("temperature = 0\n", ""), encoding="utf-8")
+    unset = processes.run(*run, "--replicates", "3", cwd=root)
+
+    warning = "warning: 3 replicates at temperature 0"
+    assert greedy.stderr.count(warning) == 1
+    assert "warning" not in single.stderr + unset.stderr
+    assert len(events(root, "rollout.finished")) == 12 + 12  # nothing is shared between the two
+
+
+def test_lists_show_the_kind_of_worker(processes, root):
+    """`suite list` and `doctor` say which worker a suite asks for."""
+    listed = processes.run("suite", "list", "--json", cwd=root).json["suites"]
+    checks = processes.run("doctor", "--json", cwd=root).json["checks"]
+
+    kinds = {entry["name"]: entry["worker"] for entry in listed}
+    assert (kinds["agents"], kinds["functions"], kinds["small"]) == ("agent", "python", "chat")
+    details = {check["name"]: check["detail"] for check in checks}
+    assert details["suite agents"].startswith("agent worker, ")
