@@ -29,6 +29,7 @@ from skillforge.adapters.project import write_project
 from skillforge.adapters.shipped import shipped_skills
 from skillforge.cli import jobs
 from skillforge.cli.engine import Engine, drive, make_engine
+from skillforge.cli.fallback import with_fallback
 from skillforge.cli.limits import Limits, at_least, paying
 from skillforge.cli.packs import export_packs
 from skillforge.cli.session import open_session
@@ -294,7 +295,7 @@ class Project:
         async def work() -> Result:
             # Opened in here, because SQLite wants its connection used by one thread only.
             with open_session(self.root, write=True) as session:
-                result, _ = await job(make_engine(session, suite, told))
+                result, _ = await with_fallback(make_engine(session, suite, told), job)
                 return result
 
         return drive(work())

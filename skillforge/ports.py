@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skillforge.core.chat import ChatReply, ChatRequest
+from skillforge.core.chat import ChatReply, ChatRequest, Cost
 from skillforge.core.events import Event, NewEvent
 from skillforge.core.package import Package
 from skillforge.core.rollout import Attempt
@@ -28,7 +28,8 @@ class ChatModel(Protocol):
     ``complete`` raises `skillforge.core.chat.CallFailed` and nothing else where a call brings no
     answer: with kind ``infra`` if nothing was learnt about the task (connection, 429, 5xx,
     malformed or empty-choices reply), with kind ``agent`` if this request cannot be served
-    (context overflow, timeout of the task). A wrong key or an unknown model is a `ConfigError`.
+    (context overflow, timeout of the task). The error also says whether another attempt is worth
+    making and what this one may have cost. A wrong key or an unknown model is a `ConfigError`.
     It never returns an error as text, and it never caches.
     """
 
@@ -61,8 +62,12 @@ class Worker(Protocol):
     def fingerprint(self) -> str:
         """Everything but the task and the skills that can change a result."""
 
-    def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
-        """Return the request that ``attempt`` would send."""
+    def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
+        """Return the most that one attempt can cost, without retries.
+
+        Raises:
+            ConfigError: A price is unknown.
+        """
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
         """Try the task once. A failure is part of the attempt, never an exception."""

@@ -66,8 +66,15 @@ class ModelSection(_Section):
     proposer: str | None = None
     """None means the worker's model."""
     api_base: str | None = None
+    fallback: str | None = None
+    """Model of a run started anew where the worker's cannot be reached; None starts none."""
+    fallback_api_base: str | None = None
     parallel: int = Field(4, ge=1)
-    """Attempts in flight."""
+    """Attempts in flight; fewer for a while at an endpoint that says it is busy."""
+    requests_per_minute: int | None = Field(None, ge=1)
+    """Per endpoint, retries included; None is no limit."""
+    tokens_per_minute: int | None = Field(None, ge=1)
+    """Per endpoint, prompt plus completion; None is no limit."""
     context: int = Field(4096, ge=256)
     """Tokens that a prompt and its answer may take together in the embedded model."""
     deterministic: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from skillforge.core.chat import CallFailed, ChatRequest, Message
+from skillforge.core.chat import CallFailed, ChatRequest, Cost, Message
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package
 from skillforge.core.rollout import Attempt, Failure, FailureKind
@@ -51,6 +51,11 @@ class ChatWorker:
             timeout=self.spec.timeout,
             affinity=json_digest([skill.version for skill in skills])[:16],
         )
+
+    def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
+        """Return the most that the one call of an attempt can cost."""
+        request = self.prompt(task, skills)
+        return Cost(usd=self.model.cost_bound(request), tokens=self.model.token_bound(request))
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
         """Try the task once; a failed call is part of the attempt."""

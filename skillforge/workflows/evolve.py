@@ -153,7 +153,8 @@ class Evolver:
             proposals = [*propose_examples(brief), *propose_prune(brief)]
             if self.proposer is not None:
                 proposals += await propose_llm(brief, self.proposer)
-            self._journal.remember(brief.package.name, proposals)
+            bill = self.bench.meter.unrecorded()
+            self._journal.remember(brief.package.name, proposals, bill)
         held_out = LeakIndex((t.input, t.expected) for t in self.suite.tasks if _is_held_out(t))
         propose_tasks = {t.id: t for t in tasks[Split.PROPOSE]}
         candidates = [

@@ -18,7 +18,7 @@ import numpy as np
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
-from skillforge.core.chat import ChatRequest, Message
+from skillforge.core.chat import Cost
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package, PackageFile
 from skillforge.core.rollout import Attempt, Failure, FailureKind
@@ -47,10 +47,9 @@ class PlantedWorker:
         """Identity of the world."""
         return json_digest(["planted", self.base, self.examples])
 
-    def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
-        """Return what would be sent."""
-        content = "\n".join(skill.body for skill in skills) + task.input
-        return ChatRequest(messages=(Message(role="user", content=content),), max_tokens=8)
+    def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
+        """Return the most that an attempt costs."""
+        return Cost(tokens=sum(len(skill.body) for skill in skills))
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
         """Solve the task or not."""
