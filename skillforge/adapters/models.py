@@ -147,7 +147,8 @@ class LitellmModel:
         return self._prompt_bound(request) + request.max_tokens
 
     def _prompt_bound(self, request: ChatRequest) -> int:
-        count = _bytes if self._api_base else _tokenizer(self._name) or _bytes
+        unknown = self._api_base or self._name.startswith(LOCAL)
+        count = _bytes if unknown else _tokenizer(self._name) or _bytes
         texts = [message.content for message in request.messages]
         size = sum(map(count, texts))
         if request.json_schema is not None:  # nobody says how providers show it to the model

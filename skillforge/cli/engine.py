@@ -91,7 +91,7 @@ class Engine:
     def leave(self) -> None:
         """Write down what an interrupted run has spent and no record of it shows yet."""
         bill = self.meter.unrecorded()
-        if self.run is not None and bill:
+        if self.run is not None and any(b["usd"] or b["tokens"] for b in bill.values()):
             event = NewEvent(kind="spend.booked", data={"bill": bill}, run=self.run.id)
             self.session.ledger.append([event])
 

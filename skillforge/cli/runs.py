@@ -228,9 +228,13 @@ def _estimate(engine: Engine, skills: list[str], low: int, high: int) -> Report:
     session = engine.session
     packages = [session.curator.package(name) for name in skills]
     longest = max(packages, key=lambda p: len(p.body))
-    tasks = [t for name in skills for t in engine.suite.select(skill=name)]
+    suite = engine.suite
+    tasks = [t for name in skills for t in suite.select(skill=name)]
     if not tasks:
-        raise SuiteError(f"suite {engine.suite.name} has no tasks for {', '.join(skills)}")
+        raise SuiteError(
+            f"suite {suite.name} has no tasks for {', '.join(skills)}: name the skill in the "
+            f"tasks' `skill` field; it has tasks for {', '.join(suite.skills) or 'no skill'}"
+        )
     return estimate(engine.worker, tasks, [longest], fewest=low, most=high).to_json()
 
 

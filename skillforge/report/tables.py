@@ -115,6 +115,8 @@ def evaluation(data: Mapping[str, Any]) -> None:
         ["decision", data["decision"]],
     ]
     table(["", f"{data['skill']} {data['version'][:10]} on {data['suite']}"], rows)
+    if data["voided"]:
+        Console(highlight=False, markup=False).print(f"dropped: {', '.join(data['voided'])}")
     for reason in data["reasons"]:
         Console(highlight=False, markup=False).print(f"because {reason}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from skillforge.core.gate import Basis, GateResult, GateRules, decide
 from skillforge.core.paired_tests import mcnemar_exact
-from skillforge.core.rollout import Pair
+from skillforge.core.rollout import Pair, Void
 from skillforge.core.task import Split, Suite, Task
 from skillforge.errors import SuiteError
 from skillforge.workflows import contrast
@@ -29,6 +29,8 @@ class Evaluation:
     """Exact one-sided McNemar p at this fixed number of tasks; None without pairs."""
     regressed: tuple[str, ...]
     """Tasks that pass without the skill and fail with it."""
+    voided: tuple[str, ...] = ()
+    """Tasks whose pair an infrastructure failure took from the contrast."""
 
     def to_json(self) -> Report:
         """Return the evaluation as ``eval --json`` prints it."""
@@ -43,6 +45,7 @@ class Evaluation:
             "basis": self.result.basis.value,
             "reasons": list(self.result.reasons),
             "regressed": list(self.regressed),
+            "voided": list(self.voided),
         }
 
 
@@ -96,6 +99,7 @@ async def evaluate(
         result=result,
         p_value=mcnemar_exact(table.gains, table.regressions, "greater") if pairs else None,
         regressed=tuple(p.task for p in pairs if p.outcome.value == "regression"),
+        voided=tuple(o.task for o in joined if isinstance(o, Void)),
     )
 
 
