@@ -32,6 +32,10 @@ TEMPLATE = """\
 # Any litellm model name, or local/smollm2 (embedded, offline, no key), or local/PATH.gguf.
 {worker}
 {proposer}
+# fallback = "openai/gpt-4o-mini"  # for a run started anew where the worker cannot be reached
+# parallel = 4                     # attempts in flight; fewer for a while where that is too many
+# requests_per_minute = 500        # per endpoint, retries included
+# tokens_per_minute = 200_000
 
 [budget]
 # Caps of one run; leave a line out for no cap.
