@@ -35,6 +35,8 @@ SELF_HOSTED = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
 """Providers that are programs on one's own machine, and so cost nothing per token."""
 ENCODINGS = {"cl100k_base", "o200k_base"}
 """Tokenizers that litellm brings along; any other would have to be downloaded."""
+OPENAI_ELSEWHERE = {"OPENAI_API_BASE", "OPENAI_BASE_URL"}
+"""Variables that send calls to OpenAI's models to another endpoint, and so to other models."""
 TOKENS_PER_MESSAGE = 16
 """Bound of what a chat template adds around one message."""
 TOKENS_PER_REQUEST = 64
@@ -147,7 +149,8 @@ class LitellmModel:
         return self._prompt_bound(request) + request.max_tokens
 
     def _prompt_bound(self, request: ChatRequest) -> int:
-        unknown = self._api_base or self._name.startswith(LOCAL)
+        elsewhere = self._api_base or OPENAI_ELSEWHERE & os.environ.keys()
+        unknown = elsewhere or self._name.startswith(LOCAL)
         count = _bytes if unknown else _tokenizer(self._name) or _bytes
         texts = [message.content for message in request.messages]
         size = sum(map(count, texts))

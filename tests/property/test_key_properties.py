@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillforge.adapters.models import LitellmModel
@@ -11,6 +11,7 @@ from skillforge.core.chat import ChatRequest
 from skillforge.core.rollout import rollout_key
 from skillforge.core.task import Split, Task, VerifierSpec, WorkerSpec
 
+unhurried = settings(deadline=None)
 TEXT = st.text(max_size=6)
 SPECS = st.builds(
     WorkerSpec,
@@ -60,6 +61,7 @@ def key(worker, task, rest):
     return rollout_key(worker=worker.fingerprint, task=task.digest, **rest)
 
 
+@unhurried
 @given(WORKERS, WORKERS, TASKS, TASKS, REST, REST)
 def test_keys_are_equal_only_where_nothing_differs(worker, other, task, task2, rest, rest2):
     """Equal keys mean equal models, settings, templates, tasks, verifiers, skills and seeds.
@@ -80,6 +82,7 @@ def test_keys_are_equal_only_where_nothing_differs(worker, other, task, task2, r
     assert (key(worker, task, rest) == key(other, task2, rest2)) is same
 
 
+@unhurried
 @given(WORKERS, SPECS, TASKS, TASKS, REST, st.data())
 def test_a_change_of_any_one_field_changes_the_key(worker, spec, task, other, rest, data):
     """Whichever field of the worker's settings or of the task differs, the key does too."""
@@ -93,6 +96,7 @@ def test_a_change_of_any_one_field_changes_the_key(worker, spec, task, other, re
     assert (key(worker, task, rest) == key(worker, altered, rest)) is same
 
 
+@unhurried
 @given(MODELS, MODELS)
 def test_a_model_is_its_name_endpoint_and_weights(model, other):
     """Two models share a fingerprint only where all three are the same."""

@@ -243,6 +243,18 @@ def test_a_known_tokenizer_makes_the_bound_tight(name):
     assert elsewhere.token_bound(request) > len(PROSE)
 
 
+@pytest.mark.parametrize("variable", ["OPENAI_API_BASE", "OPENAI_BASE_URL"])
+def test_a_name_of_openais_at_another_endpoint_is_bounded_by_bytes(variable):
+    """Where the environment sends OpenAI's names elsewhere, nobody knows the tokenizer."""
+    code = (
+        f"import os; os.environ[{variable!r}] = 'http://127.0.0.1:9/v1'\n{PROLOGUE}\n"
+        "print(LitellmModel('openai/gpt-4o-mini').token_bound(REQUEST))"
+    )
+    unknown = LitellmModel("openai/echo", api_base="http://127.0.0.1:9/v1", prices=PRICES)
+
+    assert int(run_python(code).stdout) == unknown.token_bound(REQUEST)
+
+
 @pytest.mark.parametrize("text", [PROSE, ODD, ""], ids=["prose", "odd", "empty"])
 def test_a_tight_bound_is_still_a_bound(text):
     """It covers what litellm counts for the whole conversation, special tokens as plain text."""

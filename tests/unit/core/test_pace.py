@@ -1,7 +1,7 @@
 """How fast an endpoint may be called, told by numbers alone."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillforge.core.pace import MINUTE, Throttle, Window
@@ -9,6 +9,7 @@ from skillforge.core.pace import MINUTE, Throttle, Window
 AMOUNTS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), min_size=1, max_size=40)
 
 
+@settings(deadline=None)
 @given(AMOUNTS)
 def test_no_minute_holds_more_than_the_limit(steps):
     """Whoever waits as long as told never uses more than the limit in any minute."""
