@@ -29,6 +29,7 @@ from skillforge.adapters.project import write_project
 from skillforge.adapters.shipped import shipped_skills
 from skillforge.cli import jobs
 from skillforge.cli.engine import Engine, drive, make_engine
+from skillforge.cli.fallback import with_fallback
 from skillforge.cli.limits import Limits, at_least, paying
 from skillforge.cli.packs import export_packs
 from skillforge.cli.session import open_session
@@ -323,7 +324,7 @@ class Project:
             with open_session(self.root, write=True) as session:
                 engine = make_engine(session, suite, told)
                 engine.stage_only = stage_only
-                result, _ = await job(engine)
+                result, _ = await with_fallback(engine, job)
                 return result
 
         return drive(work())

@@ -28,7 +28,8 @@ class ChatModel(Protocol):
     ``complete`` raises `skillforge.core.chat.CallFailed` and nothing else where a call brings no
     answer: with kind ``infra`` if nothing was learnt about the task (connection, 429, 5xx,
     malformed or empty-choices reply), with kind ``agent`` if this request cannot be served
-    (context overflow, timeout of the task). A wrong key or an unknown model is a `ConfigError`.
+    (context overflow, timeout of the task). The error also says whether another attempt is worth
+    making and what this one may have cost. A wrong key or an unknown model is a `ConfigError`.
     It never returns an error as text, and it never caches.
     """
 
@@ -62,7 +63,7 @@ class Worker(Protocol):
         """Everything but the task and the skills that can change a result."""
 
     def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
-        """Return the most that one attempt can cost, retries of its calls left out.
+        """Return the most that one attempt can cost, without retries.
 
         Raises:
             ConfigError: A price is unknown.

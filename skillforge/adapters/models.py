@@ -1,36 +1,42 @@
 """Chat models behind litellm: any provider, or the embedded one.
 
-One call is one attempt after another until an answer comes: an attempt may fail for reasons that
-pass (429, 5xx, a broken connection, a reply that is no reply), and is then made again after a
-pause. Every attempt asks ``preflight`` first, because every attempt may cost money. There is no
-cache and no fallback model: either would make a rollout something else than it says it is.
+One call is one attempt at one endpoint: there is no cache, no retry and no fallback in here. A
+cache or another model would make a rollout something else than it says it is, and a retry must
+pass the budget like any call, so it belongs outside of what the budget wraps
+(`skillforge.workflows.patience`). litellm's Router, which offers all three, does them inside one
+call: it asks no budget between two attempts, sums up no cost of those that failed, refuses where a
+limit per minute is reached instead of waiting, and would answer the two arms of a pair by two
+models. The same holds for the provider's own client, whose retries are turned off.
 
-What an error means, and for whom, is decided in `skillforge.core.retry`.
+What an error means, for whom, and whether it may have cost something, is decided in
+`skillforge.core.retry`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-import itertools
 import logging
 import os
-import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 
-from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, ToolCall
+from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, ToolCall
 from skillforge.core.digest import json_digest
-from skillforge.core.retry import RetryPolicy, Verdict, judge
+from skillforge.core.retry import Verdict, judge
 from skillforge.core.rollout import Failure, FailureKind
 from skillforge.errors import ConfigError, SkillforgeError
 
-Preflight = Callable[[ChatRequest], Awaitable[None] | None]
-"""Called before each attempt; raises `BudgetSpent` where it must not be made."""
-
 LOCAL = "local/"
+SELF_HOSTED = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
+"""Providers that are programs on one's own machine, and so cost nothing per token."""
+ENCODINGS = {"cl100k_base", "o200k_base"}
+"""Tokenizers that litellm brings along; any other would have to be downloaded."""
+OPENAI_ELSEWHERE = {"OPENAI_API_BASE", "OPENAI_BASE_URL"}
+"""Variables that send calls to OpenAI's models to another endpoint, and so to other models."""
 TOKENS_PER_MESSAGE = 16
 """Bound of what a chat template adds around one message."""
 TOKENS_PER_REQUEST = 64
@@ -60,9 +66,7 @@ class LitellmModel:
         api_base: URL of an OpenAI-compatible endpoint, where it is not the provider's own.
         api_key: Key, where it does not stand in the provider's environment variable.
         prices: ``input_per_million`` and ``output_per_million`` in USD; they win over the list
-            of prices that comes with litellm.
-        retry: How often and how patiently a call is made again.
-        preflight: Asked before each attempt, retries included; may raise `BudgetSpent`.
+            of prices that comes with litellm, but a local model costs nothing whatever they say.
         identity: Digest of the weights where the name alone does not tell them.
     """
 
@@ -73,16 +77,12 @@ class LitellmModel:
         api_base: str | None = None,
         api_key: str | None = None,
         prices: Mapping[str, float] | None = None,
-        retry: RetryPolicy | None = None,
-        preflight: Preflight | None = None,
         identity: str = "",
     ) -> None:
         self._name = name
         self._api_base = api_base
         self._api_key = api_key
         self._prices = None if prices is None else _stated_prices(name, prices)
-        self._retry = retry or RetryPolicy()
-        self._preflight = preflight
         self._identity = identity
 
     @property
@@ -96,45 +96,39 @@ class LitellmModel:
         return json_digest([self._name, self._api_base, self._identity])
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Return one completion.
+        """Return one completion, from one attempt.
 
         Raises:
             CallFailed: No answer came; the failure says whose fault it is.
             ConfigError: The key, the model, the provider or the price is missing or wrong.
-            BudgetSpent: ``preflight`` forbade an attempt.
         """
-        prices = self._price()
+        self._price()
         litellm = load_litellm()
         arguments = self._arguments(litellm, request)
-        for attempt in itertools.count():
-            await self._ask(request)
-            try:
-                return await self._attempt(litellm, arguments, request.timeout, prices)
-            except (litellm.exceptions.openai.OpenAIError, TimeoutError, _NoReplyError) as error:
-                ours = [link for link in _causes(error) if isinstance(link, SkillforgeError)]
-                if ours:
-                    raise ours[0] from error
-                verdict, jitter = _verdict(error), random.random()  # noqa: S311 - no secret
-                wait = self._retry.pause(attempt, _retry_after(error), jitter)
-                if verdict.pile == "config":
-                    raise ConfigError(f"model {self._name!r}: {verdict.message}") from error
-                if verdict.pile != "again" or wait is None:
-                    raise self._failed(verdict, attempts=attempt + 1) from error
-            await asyncio.sleep(wait)
-        raise AssertionError("unreachable: the loop above ends by returning or raising")
+        try:
+            return await self._attempt(litellm, arguments, request)
+        except (litellm.exceptions.openai.OpenAIError, TimeoutError, _NoReplyError) as error:
+            ours = [link for link in _causes(error) if isinstance(link, SkillforgeError)]
+            if ours:
+                raise ours[0] from error
+            verdict = _verdict(error)
+            if verdict.pile == "config":
+                raise ConfigError(f"model {self._name!r}: {verdict.message}") from error
+            raise self._failed(request, verdict, _retry_after(error)) from error
 
-    def _failed(self, verdict: Verdict, *, attempts: int) -> CallFailed:
+    def _failed(self, request: ChatRequest, verdict: Verdict, wait: float | None) -> CallFailed:
         kind = FailureKind.AGENT if verdict.pile == "agent" else FailureKind.INFRA
-        tried = f" (after {attempts} attempts)" if attempts > 1 else ""
-        message = f"model {self._name!r}: {verdict.message}{tried}"
-        return CallFailed(Failure(kind=kind, message=message, where="model"))
+        message = f"model {self._name!r}: {verdict.message}"
+        return CallFailed(
+            Failure(kind=kind, message=message, where="model"),
+            again=verdict.pile == "again",
+            busy=verdict.busy,
+            wait=wait,
+            cost=self._bound(request) if verdict.billed else Cost(),
+        )
 
-    async def _ask(self, request: ChatRequest) -> None:
-        """Let ``preflight`` forbid the next attempt."""
-        if self._preflight is not None:
-            waiting = self._preflight(request)
-            if inspect.isawaitable(waiting):
-                await waiting
+    def _bound(self, request: ChatRequest) -> Cost:
+        return Cost(usd=self.cost_bound(request), tokens=self.token_bound(request))
 
     def cost_bound(self, request: ChatRequest) -> float:
         """Return an upper bound of the USD that one attempt can cost.
@@ -148,26 +142,31 @@ class LitellmModel:
     def token_bound(self, request: ChatRequest) -> int:
         """Return an upper bound of prompt plus completion tokens of one attempt.
 
-        No tokenizer makes more tokens than there are bytes, so the bound holds for any model;
-        English prose comes to about a quarter of it.
+        Counted by the model's own tokenizer where it is known for certain: OpenAI's models at
+        OpenAI. For any other, no tokenizer makes more tokens than there are bytes; English prose
+        comes to about a quarter of that. Holds for endpoints that honour ``max_tokens``.
         """
         return self._prompt_bound(request) + request.max_tokens
 
     def _prompt_bound(self, request: ChatRequest) -> int:
+        elsewhere = self._api_base or OPENAI_ELSEWHERE & os.environ.keys()
+        unknown = elsewhere or self._name.startswith(LOCAL)
+        count = _bytes if unknown else _tokenizer(self._name) or _bytes
         texts = [message.content for message in request.messages]
         texts += [repr(part) for m in request.messages for part in m.tool_calls]
         texts += map(repr, request.tools)
-        if request.json_schema is not None:
+        size = sum(map(count, texts))
+        if request.json_schema is not None:  # nobody says how providers show it to the model
             texts.append(repr(request.json_schema))
-        size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+            size += _bytes(texts[-1])
         return size + TOKENS_PER_MESSAGE * len(texts) + TOKENS_PER_REQUEST
 
     def _price(self) -> tuple[float, float]:
         """Return USD per prompt token and per completion token."""
-        if self._prices is not None:
-            return self._prices
         if self._name.startswith(LOCAL):
             return 0.0, 0.0
+        if self._prices is not None:
+            return self._prices
         return _listed_prices(self._name)
 
     def _arguments(self, litellm: Any, request: ChatRequest) -> dict[str, Any]:
@@ -217,18 +216,50 @@ class LitellmModel:
         return {"api_base": self._api_base, "api_key": key}
 
     async def _attempt(
-        self,
-        litellm: Any,
-        arguments: Mapping[str, Any],
-        timeout: float,
-        prices: tuple[float, float],
+        self, litellm: Any, arguments: Mapping[str, Any], request: ChatRequest
     ) -> ChatReply:
         """Make one call, bounded in time whatever the provider's client makes of its timeout."""
         started = time.monotonic()
         local = self._name.startswith(LOCAL)  # keeps its own time, from when its slot is free
-        async with asyncio.timeout(None if local else timeout + GRACE):
-            response = await litellm.acompletion(**arguments)
-        return _reply(response, prices, time.monotonic() - started)
+        limit = None if local else request.timeout + GRACE
+        try:
+            async with asyncio.timeout(limit):
+                response = await litellm.acompletion(**arguments)
+        except TimeoutError as error:
+            late = f"no whole reply within {request.timeout + GRACE:g} s, only parts of one"
+            raise TimeoutError(late) from error
+        reply = _reply(response, self._price(), time.monotonic() - started)
+        if reply.prompt_tokens == 0:  # no prompt has none: the endpoint does not count
+            return replace(
+                reply,
+                prompt_tokens=self._prompt_bound(request),
+                completion_tokens=request.max_tokens,
+                cost_usd=self.cost_bound(request),
+            )
+        return reply
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(name: str) -> Callable[[str], int] | None:
+    """Return what counts the tokens of a text for a model, or None if that is not certain."""
+    litellm = load_litellm()
+    if _provider(litellm, name) != "openai":
+        return None
+    import tiktoken
+    from litellm.litellm_core_utils import default_encoding  # noqa: F401 - says where they lie
+
+    try:
+        encoding_name = tiktoken.encoding_name_for_model(name.removeprefix("openai/"))
+        if encoding_name not in ENCODINGS:
+            return None
+        encoding = tiktoken.get_encoding(encoding_name)
+    except (KeyError, OSError):  # no model of OpenAI's, or a litellm that brings less along
+        return None
+    return lambda text: len(encoding.encode(text, disallowed_special=()))
 
 
 def _provider(litellm: Any, name: str) -> str:
@@ -274,6 +305,8 @@ def _listed_prices(name: str) -> tuple[float, float]:
     """
     litellm = load_litellm()
     provider = _provider(litellm, name)
+    if provider in SELF_HOSTED:
+        return 0.0, 0.0
     bare = name.removeprefix(f"{provider}/")
     for key in (name, bare):
         entry = litellm.model_cost.get(key)

@@ -32,6 +32,10 @@ TEMPLATE = """\
 # Any litellm model name, or local/smollm2 (embedded, offline, no key), or local/PATH.gguf.
 {worker}
 {proposer}
+# fallback = "openai/gpt-4o-mini"  # for a run started anew where the worker cannot be reached
+# parallel = 4                     # attempts in flight; fewer for a while where that is too many
+# requests_per_minute = 500        # per endpoint, retries included
+# tokens_per_minute = 200_000
 
 [budget]
 # Caps of one run; leave a line out for no cap.
@@ -68,8 +72,15 @@ class ModelSection(_Section):
     proposer: str | None = None
     """None means the worker's model."""
     api_base: str | None = None
+    fallback: str | None = None
+    """Model of a run started anew where the worker's cannot be reached; None starts none."""
+    fallback_api_base: str | None = None
     parallel: int = Field(4, ge=1)
-    """Attempts in flight."""
+    """Attempts in flight; fewer for a while at an endpoint that says it is busy."""
+    requests_per_minute: int | None = Field(None, ge=1)
+    """Per endpoint, retries included; None is no limit."""
+    tokens_per_minute: int | None = Field(None, ge=1)
+    """Per endpoint, prompt plus completion; None is no limit."""
     context: int = Field(4096, ge=256)
     """Tokens that a prompt and its answer may take together in the embedded model."""
     deterministic: bool = False

@@ -42,9 +42,9 @@ class ChatWorker:
         )
 
     def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
-        """Return the most that the one request can cost."""
+        """Return the most that the one call of an attempt can cost."""
         request = self.prompt(task, skills)
-        return Cost(self.model.cost_bound(request), self.model.token_bound(request))
+        return Cost(usd=self.model.cost_bound(request), tokens=self.model.token_bound(request))
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
         """Try the task once; a failed call is part of the attempt."""

@@ -13,7 +13,7 @@ from skillforge.cli.engine import make_engine
 from skillforge.cli.jobs import night_order
 from skillforge.cli.options import EXIT_OK, Paying, emit, json_option, paying_options
 from skillforge.cli.packs import export_packs
-from skillforge.cli.runs import estimate_night, run_night, show_night
+from skillforge.cli.runs import run_night, show_night, show_night_estimate
 from skillforge.cli.session import open_session
 from skillforge.errors import ConfigError
 
@@ -66,7 +66,7 @@ def demo(full: bool, folder: Path | None, as_json: bool, paying: Paying) -> int:
         engine = make_engine(session, "desk", paying)
         order = night_order(engine)
         if paying.dry_run:
-            return estimate_night(engine, order, as_json)
+            return show_night_estimate(engine, order, as_json)
         data = run_night(engine, order)
         packs = export_packs(session, (), root / "packs", with_probation=True)
     data = {**data, "folder": str(root), "packs": packs}

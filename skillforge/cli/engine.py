@@ -14,16 +14,19 @@ from typing import Any, TypeVar
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.cli.options import Paying
 from skillforge.cli.progress import Progress
-from skillforge.cli.session import Session
+from skillforge.cli.session import Session, make_model
 from skillforge.cli.workers import make_worker
+from skillforge.core.events import NewEvent
 from skillforge.core.gate import GateRules
-from skillforge.core.records import ROLLOUTS, read_rollout
+from skillforge.core.pace import Throttle
+from skillforge.core.records import ROLLOUTS
 from skillforge.core.splits import check_splits
 from skillforge.core.task import Suite
 from skillforge.errors import SuiteError
-from skillforge.ports import Worker
+from skillforge.ports import ChatModel, Worker
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps, Meter, MeteredModel
+from skillforge.workflows.patience import Pace, PatientModel
 from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.runs import Run, close_run, open_run
 from skillforge.workflows.trial import Bench
@@ -48,9 +51,12 @@ class Engine:
     paying: Paying
     meter: Meter
     worker: Worker
-    model: MeteredModel
-    proposer: MeteredModel
+    model: ChatModel
+    """The worker's model; a worker that brings its own does not use it."""
+    proposer: ChatModel
     progress: Progress = field(default_factory=Progress)
+    run: Run | None = None
+    """The run that is open."""
     stage_only: bool | None = None
     """Whether proven versions wait to be adopted; None leaves it to the project."""
 
@@ -81,16 +87,20 @@ class Engine:
         if run.resumed:
             self.progress.announce(f"going on with {run.id}, which was interrupted")
             self._carry(run)
+        self.run = run
         return run
 
     def _carry(self, run: Run) -> None:
         """Book what the run had spent before it was interrupted."""
-        before = list(map(read_rollout, self.session.ledger.events(run=run.id, kinds=ROLLOUTS)))
-        self.meter.carry(
-            usd=sum(r.cost_usd for r in before),
-            tokens=sum(r.prompt_tokens + r.completion_tokens for r in before),
-            rollouts=len(before),
-        )
+        for event in self.session.ledger.events(run=run.id):
+            self.meter.carry(event.data.get("bill", {}), rollouts=int(event.kind in ROLLOUTS))
+
+    def leave(self) -> None:
+        """Write down what an interrupted run has spent and no record of it shows yet."""
+        bill = self.meter.unrecorded()
+        if self.run is not None and any(b["usd"] or b["tokens"] for b in bill.values()):
+            event = NewEvent(kind="spend.booked", data={"bill": bill}, run=self.run.id)
+            self.session.ledger.append([event])
 
     def bench(self, run: Run) -> Bench:
         """Return the bench that a run's rollouts go through."""
@@ -125,13 +135,22 @@ class Engine:
     def close(self, run: Run, stopped_by: str = "done") -> dict[str, Any]:
         """Close a run and return its spend."""
         self.meter.stop()
-        spend = self.meter.spend.to_json()
+        spend = {"model": self.model.name, **self.meter.spend.to_json()}
         close_run(self.session.ledger, run, stopped_by=stopped_by, spend=spend)
+        self.run = None
         return spend
 
 
-def make_engine(session: Session, suite: str, paying: Paying) -> Engine:
+def make_engine(
+    session: Session, suite: str, paying: Paying, *, caps: Caps | None = None
+) -> Engine:
     """Load the suite and put the parts together; flags override the project file.
+
+    Args:
+        session: The open project.
+        suite: Name of the suite.
+        paying: What the command was told.
+        caps: What may be spent; None takes what the command and the project file say.
 
     Raises:
         SuiteError: The suite is unknown or cannot be read.
@@ -144,27 +163,11 @@ def make_engine(session: Session, suite: str, paying: Paying) -> Engine:
             f"suite {loaded.name}: {leaks[0]}; `skillforge suite check {loaded.name}` lists all "
             f"{len(leaks)} such problems"
         )
-    budget = settings.budget
-
-    def first(flag: Any, setting: Any) -> Any:
-        return setting if flag is None else flag
-
-    caps = Caps(
-        usd=first(paying.max_usd, budget.usd),
-        tokens=first(paying.max_tokens, budget.tokens),
-        rollouts=first(paying.max_rollouts, budget.rollouts),
-        minutes=first(paying.max_minutes, budget.minutes),
-    )
+    caps = caps or paying.caps(Caps(**settings.budget.model_dump()))
     meter = Meter(caps=caps, clock=WallClock())
-    model = MeteredModel(
-        model=session.model(paying.model, paying.api_base, meter.recheck), meter=meter
-    )
-    proposer_name = paying.model or settings.model.proposer
-    proposer = model
-    if proposer_name not in (None, model.name):
-        proposer = MeteredModel(
-            model=session.model(proposer_name, paying.api_base, meter.recheck), meter=meter
-        )
+    make = ModelMaker(session=session, suite=loaded, paying=paying, meter=meter)
+    model = make.model(paying.model or settings.model.worker, role="worker")
+    proposer = paying.model or settings.model.proposer or settings.model.worker
     return Engine(
         session=session,
         suite=loaded,
@@ -172,8 +175,38 @@ def make_engine(session: Session, suite: str, paying: Paying) -> Engine:
         meter=meter,
         worker=make_worker(loaded, session.suite_folder(suite), model, meter),
         model=model,
-        proposer=proposer,
+        proposer=make.model(proposer, role="proposer"),
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelMaker:
+    """Makes the models of one run: metered, patient, and paced by what they share an endpoint."""
+
+    session: Session
+    suite: Suite
+    paying: Paying
+    meter: Meter
+    _paces: dict[str, Pace] = field(default_factory=dict)
+
+    def model(self, name: str, *, role: str) -> ChatModel:
+        """Return the model of that name, for a role in the bill.
+
+        Raises:
+            ConfigError: The weights of a local model are missing.
+        """
+        project = self.session.project
+        settings = project.settings.model
+        told = self.paying.api_base
+        bare = make_model(project, name, told, self.suite.prices)
+        endpoint = (settings.api_base if told is None else told) or name.partition("/")[0]
+        throttle = Throttle(
+            settings.parallel,
+            requests_per_minute=settings.requests_per_minute,
+            tokens_per_minute=settings.tokens_per_minute,
+        )
+        pace = self._paces.setdefault(endpoint, Pace(throttle))
+        return PatientModel(model=MeteredModel(model=bare, meter=self.meter, role=role), pace=pace)
 
 
 def drive(work: Coroutine[Any, Any, Result]) -> Result:

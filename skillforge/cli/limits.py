@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from skillforge.cli.options import Paying
 from skillforge.errors import ConfigError
@@ -34,9 +34,9 @@ def paying(limits: Limits) -> Paying:
         ConfigError: The seed is below 0.
         TypeError: A name is none of those above.
     """
-    at_least(0, seed=limits.get("seed", 0))
-    unset: dict[str, Any] = dict.fromkeys(Limits.__annotations__) | {"seed": 0}
-    return Paying(**{**unset, **limits}, dry_run=False)
+    told = Paying(**limits)
+    at_least(0, seed=told.seed)
+    return told
 
 
 def at_least(least: int, **values: int) -> None:

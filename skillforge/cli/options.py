@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from skillforge.workflows.meter import Caps
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,16 +37,21 @@ def json_option(command: Command) -> Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paying:
-    """What every command that pays is told."""
+    """What whatever pays is told; None leaves it to the project file."""
 
-    model: str | None
-    api_base: str | None
-    max_usd: float | None
-    max_tokens: int | None
-    max_rollouts: int | None
-    max_minutes: float | None
-    dry_run: bool
-    seed: int
+    model: str | None = None
+    api_base: str | None = None
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    max_rollouts: int | None = None
+    max_minutes: float | None = None
+    dry_run: bool = False
+    seed: int = 0
+
+    def caps(self, budget: Caps) -> Caps:
+        """Return the caps: each as told, or else as in the budget."""
+        told = {name: getattr(self, f"max_{name}") for name in Caps.__dataclass_fields__}
+        return replace(budget, **{name: cap for name, cap in told.items() if cap is not None})
 
 
 _PAYING = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 
 from skillforge.cli import jobs
 from skillforge.cli.engine import Engine, drive, make_engine
+from skillforge.cli.fallback import with_fallback
 from skillforge.cli.options import (
     EXIT_INCONCLUSIVE,
     EXIT_NEGATIVE,
@@ -21,6 +23,7 @@ from skillforge.cli.options import (
     project_option,
 )
 from skillforge.cli.session import open_session
+from skillforge.core.task import Split
 from skillforge.errors import BudgetSpent, SuiteError
 from skillforge.report import tables
 from skillforge.workflows.contrast import Report
@@ -58,14 +61,21 @@ def eval_(
     with open_session(project, write=True) as session:
         engine = make_engine(session, suite, paying)
         require_served(session.curator.state, skill)
+        available = len(engine.suite.select(skill=skill, split=Split.CONFIRM))
+        rollouts = 2 * min(tasks, available) * replicates
+        expected = _estimate(engine, [skill], rollouts, rollouts)
         if paying.dry_run:
-            rollouts = 2 * tasks * replicates
-            return _estimate(engine, [skill], rollouts, rollouts, as_json)
-        work = jobs.evaluate_skill(engine, skill, tasks=tasks, replicates=replicates)
-        measured, spend = drive(work)
+            return _show_estimate(expected, as_json)
+        job = partial(jobs.evaluate_skill, skill=skill, tasks=tasks, replicates=replicates)
+        measured, spend = drive(with_fallback(engine, job))
     totals = {"cost_usd": spend["usd"], "tokens": spend["tokens"], "seconds": spend["seconds"]}
-    data = measured.to_json() | totals | {"spend": spend}
-    emit(data, as_json, tables.evaluation)
+    data = measured.to_json() | totals | {"estimate": expected, "spend": spend}
+
+    def show(data: Mapping[str, Any]) -> None:
+        tables.evaluation(data)
+        click.echo(tables.spend_line(data))
+
+    emit(data, as_json, show)
     inconclusive = data["decision"] == "insufficient_evidence"
     return EXIT_INCONCLUSIVE if inconclusive else EXIT_OK
 
@@ -90,10 +100,11 @@ def evolve(
         engine = make_engine(session, suite, paying)
         engine.stage_only = stage_only
         require_served(session.curator.state, skill)
+        expected = _estimate(engine, [skill], *_evolve_range(engine))
         if paying.dry_run:
-            return _estimate(engine, [skill], *_evolve_range(engine), as_json)
-        report, spend = drive(jobs.evolve_skill(engine, skill))
-    data = report.to_json() | {"spend": spend}
+            return _show_estimate(expected, as_json)
+        report, spend = drive(with_fallback(engine, partial(jobs.evolve_skill, skill=skill)))
+    data = report.to_json() | {"estimate": expected, "spend": spend}
     if report.stopped_by and not any(c["confirm"] for c in data["candidates"]):
         raise BudgetSpent(report.stopped_by)
 
@@ -102,7 +113,7 @@ def evolve(
         _reasons([data])
         tables.audit_table([report.audit_json()])
         _staged([data])
-        click.echo(tables.spend_line(spend))
+        click.echo(tables.spend_line(data))
 
     emit(data, as_json, show)
     return _evolve_exit(data)
@@ -131,22 +142,27 @@ def nightly(
         engine.stage_only = stage_only
         order = jobs.night_order(engine)
         if paying.dry_run:
-            return estimate_night(engine, order, as_json)
+            return show_night_estimate(engine, order, as_json)
         data = run_night(engine, order)
     emit(data, as_json, show_night)
     return EXIT_OK
 
 
 def run_night(engine: Engine, order: list[str]) -> Report:
-    """Run one night and return its report with the spend."""
-    report, spend = drive(jobs.run_night(engine, order))
-    return {**report.to_json(), "spend": spend}
+    """Run one night and return its report with what was estimated and what was spent."""
+    expected = _estimate_night(engine, order)
+    report, spend = drive(with_fallback(engine, partial(jobs.run_night, order=order)))
+    return {**report.to_json(), "estimate": expected, "spend": spend}
 
 
-def estimate_night(engine: Engine, order: list[str], as_json: bool) -> int:
+def show_night_estimate(engine: Engine, order: list[str], as_json: bool) -> int:
     """Print what one night would cost; nothing is spent."""
+    return _show_estimate(_estimate_night(engine, order), as_json)
+
+
+def _estimate_night(engine: Engine, order: list[str]) -> Report:
     low, high = _evolve_range(engine)
-    return _estimate(engine, order, low * len(order), high * len(order), as_json)
+    return _estimate(engine, order, low * len(order), high * len(order))
 
 
 def show_night(data: Mapping[str, Any]) -> None:
@@ -167,7 +183,7 @@ def show_night(data: Mapping[str, Any]) -> None:
     _staged(data["skills"])
     if data["unmeasured"]:
         click.echo(f"left unmeasured: {', '.join(data['unmeasured'])}")
-    click.echo(tables.spend_line(data["spend"]))
+    click.echo(tables.spend_line(data))
     click.echo(f"run {data['run_id']}: {data['stopped_by']}")
 
 
@@ -216,18 +232,26 @@ def units(
     with open_session(project, write=True) as session:
         engine = make_engine(session, suite, paying)
         record = require_served(session.curator.state, skill)
+        anchors = len(jobs.audit_anchors(engine, skill, tasks))
+        expected = _estimate(engine, [skill], 2 * anchors, 20 * anchors)
         if paying.dry_run:
-            anchors = jobs.audit_anchors(engine, skill, tasks)
-            return _estimate(engine, [skill], 2 * len(anchors), 20 * len(anchors), as_json)
-        found, spend = drive(jobs.audit_skill_units(engine, skill, tasks=tasks))
+            return _show_estimate(expected, as_json)
+        job = partial(jobs.audit_skill_units, skill=skill, tasks=tasks)
+        found, spend = drive(with_fallback(engine, job))
     data = {
         "skill": skill,
         "version": record.current,
         "informative": found.informative,
         "units": [u.to_json() | {"removed": False} for u in found.units],
+        "estimate": expected,
         "spend": spend,
     }
-    emit(data, as_json, lambda data: tables.audit_table([data]))
+
+    def show(data: Mapping[str, Any]) -> None:
+        tables.audit_table([data])
+        click.echo(tables.spend_line(data))
+
+    emit(data, as_json, show)
     return EXIT_OK
 
 
@@ -239,15 +263,24 @@ def _evolve_range(engine: Engine) -> tuple[int, int]:
     return fixed, most
 
 
-def _estimate(engine: Engine, skills: list[str], low: int, high: int, as_json: bool) -> int:
+def _estimate(engine: Engine, skills: list[str], low: int, high: int) -> Report:
+    """Return the ranges of what so many rollouts on the tasks of some skills may cost."""
     session = engine.session
     packages = [session.curator.package(name) for name in skills]
     longest = max(packages, key=lambda p: len(p.body))
-    tasks = [t for name in skills for t in engine.suite.select(skill=name)]
+    suite = engine.suite
+    tasks = [t for name in skills for t in suite.select(skill=name)]
     if not tasks:
-        raise SuiteError(f"suite {engine.suite.name} has no tasks for {', '.join(skills)}")
-    found = estimate(engine.worker, tasks, [longest], fewest=low, most=high)
-    emit(found.to_json(), as_json, lambda _: click.echo(str(found)))
+        raise SuiteError(
+            f"suite {suite.name} has no tasks for {', '.join(skills)}: name the skill in the "
+            f"tasks' `skill` field; it has tasks for {', '.join(suite.skills) or 'no skill'}"
+        )
+    return estimate(engine.worker, tasks, [longest], fewest=low, most=high).to_json()
+
+
+def _show_estimate(expected: Report, as_json: bool) -> int:
+    line = f"{tables.estimate_line(expected)}; nothing was spent"
+    emit({"dry_run": True, **expected}, as_json, lambda _: click.echo(line))
     return EXIT_OK
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +22,6 @@ from skillforge.errors import ConfigError, LedgerError
 from skillforge.workflows.curate import Curator
 
 if TYPE_CHECKING:
-    from skillforge.core.chat import ChatRequest
     from skillforge.core.package import Package
     from skillforge.core.task import Suite
     from skillforge.ports import ChatModel, Embedder
@@ -62,18 +62,6 @@ class Session:
         mine = [self.project.root / path for path in self.project.settings.suites.paths]
         return (*[path for path in mine if path.is_dir()], shipped_suites())
 
-    def model(
-        self, name: str | None, api_base: str | None, preflight: Callable[[ChatRequest], None]
-    ) -> ChatModel:
-        """Return the model of that name, the project's worker by default.
-
-        Args:
-            name: A litellm name or ``local/…``.
-            api_base: Address of an OpenAI-compatible endpoint.
-            preflight: Asked before every attempt, retries included.
-        """
-        return make_model(self.project, name, api_base, preflight)
-
     def retriever(self, packages: Mapping[str, Package] | None = None) -> Retriever:
         """Embed and index some packages, the served library by default.
 
@@ -100,9 +88,18 @@ def make_model(
     project: Project,
     name: str | None,
     api_base: str | None,
-    preflight: Callable[[ChatRequest], None] | None = None,
+    suite_prices: Mapping[str, Any] = MappingProxyType({}),
 ) -> ChatModel:
-    """Return a chat model behind litellm; the embedded one is registered with it first."""
+    """Return a chat model behind litellm; the embedded one is registered with it first.
+
+    Args:
+        project: Says what is not said here, and prices, which win over those of the suite, which
+            win over litellm's list.
+        name: A litellm name or ``local/…``; None is the project's worker.
+        api_base: Address of an OpenAI-compatible endpoint; None is the project's, "" the
+            provider's own.
+        suite_prices: What a suite states, by model.
+    """
     from skillforge.adapters.models import LitellmModel
 
     settings = project.settings
@@ -121,10 +118,9 @@ def make_model(
         identity = local_model.identity(chosen, served)
     return LitellmModel(
         chosen,
-        api_base=api_base or settings.model.api_base,
-        prices=settings.prices.get(chosen),
+        api_base=(settings.model.api_base if api_base is None else api_base) or None,
+        prices=settings.prices.get(chosen) or suite_prices.get(chosen),
         identity=identity,
-        preflight=preflight,
     )
 
 

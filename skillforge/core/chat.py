@@ -96,8 +96,28 @@ class ChatReply:
 
 
 class CallFailed(Exception):  # noqa: N818 - reads as what happened
-    """A model call brought no answer; the failure says whose fault it is and why."""
+    """A model call brought no answer; the failure says whose fault it is and why.
 
-    def __init__(self, failure: Failure) -> None:
+    Args:
+        failure: What goes into the attempt's record.
+        again: Whether the trouble may pass, so that another attempt is worth making.
+        busy: Whether the endpoint refused because it has too much to do.
+        wait: Seconds that the endpoint asked to be left alone, or None if it did not say.
+        cost: What the call may have cost at most; None if unknown, which is then its bound.
+    """
+
+    def __init__(
+        self,
+        failure: Failure,
+        *,
+        again: bool = False,
+        busy: bool = False,
+        wait: float | None = None,
+        cost: Cost | None = None,
+    ) -> None:
         super().__init__(failure.message)
         self.failure = failure
+        self.again = again
+        self.busy = busy
+        self.wait = wait
+        self.cost = cost

@@ -28,7 +28,7 @@ def write_rollout(rollout: Rollout) -> dict[str, Any]:
 
 def read_rollout(event: Event) -> Rollout:
     """Read a rollout back from its event."""
-    data = dict(event.data)
+    data = {k: v for k, v in event.data.items() if k in Rollout.__dataclass_fields__}
     if data["failure"] is not None:
         failure = data["failure"]
         data["failure"] = Failure(

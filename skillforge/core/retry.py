@@ -6,6 +6,11 @@ A failed attempt falls into one of four piles:
     infra    nothing was learnt about the task, and another attempt would not help
     agent    this request cannot be served: context overflow, content filter, timeout of the task
     config   wrong key, unknown model or setting: the whole run is misconfigured
+
+It also may have cost something. An error status says that nothing was served, so it is booked at
+nothing, as is a connection that never came about. Everything else is booked at the most that the
+call could cost: a timeout, a reply that was cut off or that cannot be read, and the statuses of a
+gateway that gave up on a server behind it (408, 502, 504), which may have answered all the same.
 """
 
 from __future__ import annotations
@@ -18,9 +23,17 @@ from typing import Literal
 Pile = Literal["again", "infra", "agent", "config"]
 
 UNSERVABLE = {"ContextWindowExceededError", "ContentPolicyViolationError"}
-TIMEOUTS = {"Timeout", "TimeoutError", "APITimeoutError"}
-SERVER_TIMEOUTS = {"HTTPStatusError", "ConnectTimeout", "PoolTimeout"}
-"""Causes that make a timeout the server's (408, 504, no connection) and not the task's."""
+TIMEOUTS = {"Timeout", "APITimeoutError"}
+TRICKLE = "TimeoutError"
+"""The whole time passed although the connection was never silent for that long."""
+STATUS = "HTTPStatusError"
+"""Cause of an error that came as an HTTP status, and not as a broken connection or reply."""
+NOT_SENT = {"ConnectError", "ConnectTimeout", "PoolTimeout"}
+"""Causes that kept the request from being sent at all."""
+GATEWAY = {408, 502, 504}
+"""Statuses after which a server behind the gateway may have done the work."""
+BUSY = {429, 503, 529}
+"""Statuses that ask for fewer calls."""
 ADVICE = {
     401: "check the API key",
     402: "the account has no credit",
@@ -31,27 +44,37 @@ ADVICE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how patiently a call is made again."""
+    """How often and how patiently a call is made again.
+
+    Rate limits count by the minute, so the defaults wait for at least a minute where an endpoint is
+    busy; other trouble either passes soon or does not.
+    """
 
     retries: int = 4
     """Attempts after the first, ≥ 0."""
-    backoff: float = 1.0
+    busy_retries: int = 8
+    """The same where the endpoint asks for fewer calls, ≥ 0."""
+    backoff: float = 0.5
     """Seconds before the first retry; doubled each time, with jitter between half and full."""
     max_wait: float = 60.0
     """Seconds; a pause is never longer, and a longer ``Retry-After`` ends the call."""
 
-    def pause(self, attempt: int, asked: float | None, jitter: float) -> float | None:
+    def pause(
+        self, attempt: int, asked: float | None, jitter: float, *, busy: bool = False
+    ) -> float | None:
         """Return the seconds to wait after an attempt, or None to give up.
 
         Args:
             attempt: 0-based number of the attempt that failed.
             asked: Seconds that the server asked for, or None; never undercut.
             jitter: Random number in [0, 1] that spreads the retries of parallel calls.
+            busy: Whether the endpoint asked for fewer calls.
 
         >>> RetryPolicy().pause(1, None, 1.0), RetryPolicy().pause(0, 5.0, 0.0)
-        (2.0, 5.0)
+        (1.0, 5.0)
         """
-        if attempt >= self.retries or (asked is not None and asked > self.max_wait):
+        most = self.busy_retries if busy else self.retries
+        if attempt >= most or (asked is not None and asked > self.max_wait):
             return None
         wait = min(self.max_wait, self.backoff * float(2**attempt))
         return max(wait * (0.5 + jitter / 2), asked or 0.0)
@@ -63,6 +86,10 @@ class Verdict:
 
     pile: Pile
     message: str
+    busy: bool = False
+    """Whether the endpoint asked for fewer calls."""
+    billed: bool = True
+    """Whether the attempt may have cost something."""
 
 
 def judge(*, kind: str, causes: Collection[str], status: int, said: str) -> Verdict:
@@ -74,23 +101,37 @@ def judge(*, kind: str, causes: Collection[str], status: int, said: str) -> Verd
         status: HTTP status, or 0 where there was none.
         said: Message of the error.
 
-    >>> judge(kind="RateLimitError", causes=(), status=429, said="slow down").pile
-    'again'
+    >>> judge(kind="RateLimitError", causes=(STATUS,), status=429, said="slow down")
+    Verdict(pile='again', message='slow down', busy=True, billed=False)
     """
-    said = plain(said)
+    answered = STATUS in causes
+    unserved = answered and status not in GATEWAY
+    pile, advice = _pile(kind, set(causes), status, said)
+    return Verdict(
+        pile=pile,
+        message=plain(said) + advice,
+        busy=answered and status in BUSY,
+        billed=not (unserved or NOT_SENT & set(causes) or kind in UNSERVABLE or pile == "config"),
+    )
+
+
+def _pile(kind: str, causes: Collection[str], status: int, said: str) -> tuple[Pile, str]:
+    """Return the pile of a failed attempt, and advice to go with its message."""
     if kind in UNSERVABLE:
-        return Verdict(pile="agent", message=said)
+        return "agent", ""
+    if kind == TRICKLE:
+        return "infra", ""
     if kind in TIMEOUTS:
-        return Verdict(pile="again" if SERVER_TIMEOUTS & set(causes) else "agent", message=said)
+        return ("again" if (STATUS in causes or NOT_SENT & set(causes)) else "agent"), ""
     if kind == "UnsupportedParamsError":
-        return Verdict(pile="config", message=f"{said}; remove that setting.")
+        return "config", "; remove that setting."
     if "LLM Provider NOT provided" in said:
-        return Verdict(pile="config", message="no such provider is registered with litellm.")
+        return "config", "; no such provider is registered with litellm."
     if status in ADVICE:
-        return Verdict(pile="config", message=f"{said}; {ADVICE[status]}.")
+        return "config", f"; {ADVICE[status]}."
     if status == 429 and "quota" in said.lower():
-        return Verdict(pile="infra", message=said)
-    return Verdict(pile="again" if status == 429 or status >= 500 else "infra", message=said)
+        return "infra", ""
+    return ("again" if status == 429 or status >= 500 else "infra"), ""
 
 
 def plain(said: str) -> str:

@@ -127,6 +127,8 @@ def evaluation(data: Mapping[str, Any]) -> None:
         ["decision", data["decision"]],
     ]
     table(["", f"{data['skill']} {data['version'][:10]} on {data['suite']}"], rows)
+    if data["voided"]:
+        Console(highlight=False, markup=False).print(f"dropped: {', '.join(data['voided'])}")
     for reason in data["reasons"]:
         Console(highlight=False, markup=False).print(f"because {reason}")
 
@@ -135,9 +137,16 @@ def _shares(truncated: Mapping[str, float | None]) -> str:
     return ", ".join(f"{arm} {'-' if s is None else f'{s:.0%}'}" for arm, s in truncated.items())
 
 
-def spend_line(spend: Mapping[str, Any]) -> str:
-    """Say what a run spent, and where the time of its rollouts went."""
-    outside = ""
+def estimate_line(estimate: Mapping[str, Any]) -> str:
+    """Say what was expected beforehand, as ranges."""
+    (r0, r1), (t0, t1), (u0, u1) = (estimate[name] for name in ("rollouts", "tokens", "usd"))
+    rollouts = f"{r1}" if r0 == r1 else f"{r0} to {r1}"
+    return f"estimated {rollouts} rollouts, {t0} to {t1} tokens, {money(u0)} to {money(u1)}"
+
+
+def spend_line(report: Mapping[str, Any]) -> str:
+    """Say what a run spent, where the time of its rollouts went, and what had been expected."""
+    spend, outside = report["spend"], ""
     if spend["rollout_seconds"]:
         share = 1 - min(spend["model_seconds"] / spend["rollout_seconds"], 1)
         outside = (
@@ -146,5 +155,6 @@ def spend_line(spend: Mapping[str, Any]) -> str:
         )
     return (
         f"spent {money(spend['usd'])}, {spend['tokens']} tokens, {spend['rollouts']} rollouts "
-        f"({spend['cached']} reused) in {spend['seconds']:.1f} s{outside}"
+        f"({spend['cached']} reused) in {spend['seconds']:.1f} s{outside}; "
+        f"{estimate_line(report['estimate'])}"
     )

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from skillforge.core.package import Package
 from skillforge.core.task import Task
 from skillforge.ports import Worker
-from skillforge.workflows.contrast import Report
+
+SAMPLE = 20
+"""Tasks whose attempts are bounded; those of one suite are much alike."""
+SLACK = 8
+"""How far below its bound the cheapest attempt is taken to end: prose has four or five bytes to a
+token, and few answers are as long as they may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Ranges of what a run would use."""
+    """Ranges of what a run would use; retries and proposals come on top."""
 
     rollouts: tuple[int, int]
     tokens: tuple[int, int]
     usd: tuple[float, float]
 
-    def to_json(self) -> Report:
+    def to_json(self) -> dict[str, Any]:
         """Return the ranges as a JSON object."""
-        return {
-            "dry_run": True,
-            "rollouts": list(self.rollouts),
-            "tokens": list(self.tokens),
-            "usd": list(self.usd),
-        }
-
-    def __str__(self) -> str:
-        """Say the ranges in one line."""
-        (r0, r1), (t0, t1), (u0, u1) = self.rollouts, self.tokens, self.usd
-        return (
-            f"between {r0} and {r1} rollouts, {t0} and {t1} tokens, ${u0:.2f} and ${u1:.2f}; "
-            "nothing was spent"
-        )
+        return {name: list(ends) for name, ends in asdict(self).items()}
 
 
 def estimate(
@@ -45,10 +38,10 @@ def estimate(
     fewest: int,
     most: int,
 ) -> Estimate:
-    """Bound a number of rollouts by some of the tasks they would run.
+    """Bound a number of rollouts by what attempts at some of the tasks may cost.
 
     Args:
-        worker: Bounds one attempt.
+        worker: Knows the most that one attempt can cost.
         tasks: Tasks to sample, at least one.
         skills: What the longer arm shows; the shorter one shows nothing.
         fewest: Rollouts if everything is decided as early as it can be.
@@ -57,10 +50,10 @@ def estimate(
     Raises:
         ConfigError: The price of the model is unknown.
     """
-    short = [worker.bound(task, ()) for task in tasks[:20]]
-    long = [worker.bound(task, skills) for task in tasks[:20]]
-    tokens = min(cost.tokens for cost in short), max(cost.tokens for cost in long)
-    usd = min(cost.usd for cost in short), max(cost.usd for cost in long)
+    short = [worker.bound(task, ()) for task in tasks[:SAMPLE]]
+    long = [worker.bound(task, skills) for task in tasks[:SAMPLE]]
+    tokens = min(c.tokens for c in short) // SLACK, max(c.tokens for c in long)
+    usd = min(c.usd for c in short) / SLACK, max(c.usd for c in long)
     return Estimate(
         rollouts=(fewest, most),
         tokens=(fewest * tokens[0], most * tokens[1]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from skillforge.core.gate import Basis, GateResult, GateRules, decide
 from skillforge.core.paired_tests import mcnemar_exact
-from skillforge.core.rollout import Pair
+from skillforge.core.rollout import Pair, Void
 from skillforge.core.task import Split, Suite, Task
 from skillforge.errors import SuiteError
 from skillforge.workflows import contrast
@@ -31,6 +31,8 @@ class Evaluation:
     """Tasks that pass without the skill and fail with it."""
     truncated: Mapping[str, float | None] = field(default_factory=dict, hash=False)
     """By arm, the share of answers that ``max_tokens`` cut off, in [0, 1]; None without answers."""
+    voided: tuple[str, ...] = ()
+    """Tasks whose pair an infrastructure failure took from the contrast."""
 
     def to_json(self) -> Report:
         """Return the evaluation as ``eval --json`` prints it."""
@@ -46,6 +48,7 @@ class Evaluation:
             "reasons": list(self.result.reasons),
             "regressed": list(self.regressed),
             "truncated": dict(self.truncated),
+            "voided": list(self.voided),
         }
 
 
@@ -101,6 +104,7 @@ async def evaluate(
         p_value=mcnemar_exact(table.gains, table.regressions, "greater") if pairs else None,
         regressed=tuple(p.task for p in pairs if p.outcome.value == "regression"),
         truncated={arm: contrast.truncated(done) for arm, done in arms.items()},
+        voided=tuple(o.task for o in joined if isinstance(o, Void)),
     )
 
 

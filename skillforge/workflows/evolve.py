@@ -162,7 +162,8 @@ class Evolver:
             proposals = [*propose_examples(brief), *propose_prune(brief)]
             if self.proposer is not None:
                 proposals += await propose_llm(brief, self.proposer)
-            self._journal.remember(brief.package.name, proposals)
+            bill = self.bench.meter.unrecorded()
+            self._journal.remember(brief.package.name, proposals, bill)
         if self._held_out is None:
             self._held_out = LeakIndex(self.suite.tasks)
         held_out = self._held_out

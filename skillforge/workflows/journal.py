@@ -38,11 +38,12 @@ class Journal:
                 return [Proposal.from_json(p) for p in stored]
         return None
 
-    def remember(self, skill: str, proposals: Sequence[Proposal]) -> None:
-        """Keep proposals: a model asked again would propose something else."""
+    def remember(self, skill: str, proposals: Sequence[Proposal], bill: Mapping[str, Any]) -> None:
+        """Keep proposals, and what they cost: a model asked again would propose something else."""
         blob = canonical_json([p.to_json() for p in proposals]).encode()
         digest = self.ledger.put_blob(blob)
-        self._record("proposals.made", {"skill": skill, "blob": digest, "count": len(proposals)})
+        data = {"skill": skill, "blob": digest, "count": len(proposals), "bill": bill}
+        self._record("proposals.made", data)
 
     def proposed(self, base: Package, candidate: Candidate) -> None:
         """Write a candidate down, and its end if it was refused or changes nothing."""

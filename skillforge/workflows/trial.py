@@ -102,7 +102,8 @@ class Bench:
             raise
         rollout, blob = _score(key, cell, attempt)
         kind = "rollout.failed" if rollout.score is None else "rollout.finished"
-        event = NewEvent(kind=kind, data=write_rollout(rollout), run=self.run)
+        data = {**write_rollout(rollout), "bill": self.meter.unrecorded()}
+        event = NewEvent(kind=kind, data=data, run=self.run)
         self.ledger.record([event], blobs=[blob])
         self.on_rollout(rollout)
         self._watch(rollout)

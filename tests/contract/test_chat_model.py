@@ -12,7 +12,6 @@ from support.loopback import Answer, LoopbackServer, context_overflow, ok, slow,
 from skillforge.adapters import local_model
 from skillforge.adapters.models import LitellmModel
 from skillforge.core.chat import CallFailed, ChatRequest, Message
-from skillforge.core.retry import RetryPolicy
 from skillforge.core.rollout import FailureKind
 from skillforge.errors import ConfigError
 from skillforge.ports import ChatModel
@@ -66,7 +65,6 @@ def make(kind: str, endpoint: LoopbackServer, name: str = "") -> ChatModel:
         f"openai/{name or 'echo'}",
         api_base=endpoint.url,
         prices=FREE,
-        retry=RetryPolicy(retries=1, backoff=0.01),
     )
 
 

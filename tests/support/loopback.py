@@ -29,6 +29,7 @@ Answers:
     cut()                    200 whose Content-Length promises more than comes, then a closed socket
     slow(seconds, then)      waits before it answers; ends early when the server stops
     drop()                   closes the connection without a word
+    drip(answer, seconds)    sends an answer byte by byte, with a pause after each
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Answer:
     """Content-Length to claim instead of the body's own."""
     silent: bool = False
     """Close the connection without sending anything."""
+    pause: float = 0.0
+    """Seconds after each byte of the body; 0 sends it whole."""
 
 
 Script = Sequence[Answer] | Callable[[dict[str, Any]], Answer]
@@ -159,6 +162,16 @@ def slow(seconds: float, then: Answer | None = None) -> Answer:
 def drop() -> Answer:
     """Close the connection without an answer."""
     return Answer(silent=True)
+
+
+def drip(answer: Answer, seconds: float) -> Answer:
+    """Send an answer byte by byte."""
+    return replace(answer, pause=seconds)
+
+
+def _parts(answer: Answer) -> list[bytes]:
+    """Return what of an answer's body is sent at once."""
+    return [bytes([byte]) for byte in answer.body] if answer.pause else [answer.body]
 
 
 def echo(body: dict[str, Any]) -> Answer:
@@ -285,6 +298,8 @@ class LoopbackServer:
                     self.send_header(name, value)
                 self.send_header("Connection", "close")
                 self.end_headers()
-                self.wfile.write(answer.body)
+                for part in _parts(answer):
+                    self.wfile.write(part)
+                    server._stopping.wait(answer.pause)
 
         return Handler

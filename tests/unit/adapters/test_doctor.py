@@ -13,7 +13,6 @@ from skillforge.adapters.doctor import PACKAGES, Check, checks
 from skillforge.adapters.embedder import SentenceEmbedder, packaged_folder
 from skillforge.adapters.index import open_index
 from skillforge.adapters.models import LitellmModel
-from skillforge.core.retry import RetryPolicy
 from skillforge.core.suite_catalog import SuiteEntry
 from skillforge.errors import ConfigError
 
@@ -134,9 +133,7 @@ def test_a_model_that_fails_is_a_failed_check(tmp_path):
     """A failing call is reported, not raised."""
     with LoopbackServer([status(401, "bad key")]) as server:
         free = {"input_per_million": 0, "output_per_million": 0}
-        chat = LitellmModel(
-            "openai/echo", api_base=server.url, prices=free, retry=RetryPolicy(retries=0)
-        )
+        chat = LitellmModel("openai/echo", api_base=server.url, prices=free)
         found = look(tmp_path, deep=True, chat=chat)
 
     assert not found["completion"].ok

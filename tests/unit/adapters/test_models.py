@@ -1,4 +1,4 @@
-"""Retries, failures, prices and errors of the litellm adapter, against a real HTTP server."""
+"""Failures, prices, bounds and errors of the litellm adapter, against a real HTTP server."""
 
 import asyncio
 import os
@@ -10,22 +10,20 @@ from email.utils import formatdate
 
 import pytest
 from support import loopback
-from support.loopback import LoopbackServer, ok, rate_limited, status
+from support.loopback import LoopbackServer, drip, ok, rate_limited, status
 
 from skillforge.adapters.models import LitellmModel
-from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Message
-from skillforge.core.retry import RetryPolicy
+from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, Message
 from skillforge.core.rollout import FailureKind
-from skillforge.errors import BudgetSpent, ConfigError
+from skillforge.errors import ConfigError
 
 PRICES = {"input_per_million": 2.0, "output_per_million": 10.0}
 REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=5, timeout=5.0)
 
 
 def make(server: LoopbackServer, **settings) -> LitellmModel:
-    """Return a model behind the server that retries without waiting long."""
-    defaults = {"prices": PRICES, "retry": RetryPolicy(retries=3, backoff=0.01, max_wait=1.0)}
-    return LitellmModel("openai/echo", api_base=server.url, **{**defaults, **settings})
+    """Return a model behind the server."""
+    return LitellmModel("openai/echo", api_base=server.url, **{"prices": PRICES, **settings})
 
 
 def complete(model: LitellmModel, request: ChatRequest = REQUEST) -> ChatReply:
@@ -48,80 +46,76 @@ PASSING = {
 
 
 @pytest.mark.parametrize("answer", PASSING.values(), ids=PASSING)
-def test_a_trouble_that_passes_is_retried(answer):
-    """One bad answer costs a retry and nothing else."""
-    with LoopbackServer([answer, ok("fine")]) as server:
-        reply = complete(make(server))
-
-    assert reply.text == "fine"
-    assert len(server.requests) == 2
-
-
-@pytest.mark.parametrize("answer", PASSING.values(), ids=PASSING)
-def test_a_trouble_that_stays_is_an_infrastructure_failure(answer):
-    """After the last retry the call fails for the infrastructure's fault, and says how often."""
+def test_a_trouble_that_may_pass_says_so(answer):
+    """A failed attempt is the infrastructure's fault, worth another one, and made only once."""
     with LoopbackServer([answer]) as server, pytest.raises(CallFailed) as caught:
         complete(make(server))
 
-    failure = caught.value.failure
-    assert failure.kind is FailureKind.INFRA
-    assert failure.where == "model"
-    assert "openai/echo" in failure.message
-    assert "after 4 attempts" in failure.message
-    assert len(server.requests) == 4
-
-
-def test_no_retries_means_one_attempt():
-    """With ``retries=0`` the first failure is the last."""
-    with LoopbackServer([status(500)]) as server, pytest.raises(CallFailed):
-        complete(make(server, retry=RetryPolicy(retries=0)))
-
+    assert caught.value.again
+    assert caught.value.failure.kind is FailureKind.INFRA
+    assert caught.value.failure.where == "model"
+    assert "openai/echo" in caught.value.failure.message
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_a_failed_attempt_says_what_it_may_have_cost(name):
+    """What may have been served costs its bound; an error status of the server's own nothing."""
+    unserved = {"429", "500", "503"}
+    with LoopbackServer([PASSING[name]]) as server, pytest.raises(CallFailed) as caught:
+        complete(make(server))
+    model = make(server)
+    bound = Cost(model.cost_bound(REQUEST), model.token_bound(REQUEST))
+
+    assert caught.value.cost == (Cost() if name in unserved else bound)
+    assert caught.value.busy == (name in {"429", "503"})
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
-def test_retry_after_is_honoured(form):
-    """The next attempt does not come before the server wants it."""
-    answer = rate_limited(0.4)
+def test_what_the_server_asks_for_is_passed_on(form):
+    """A Retry-After header is read as seconds or as a date."""
+    answer = rate_limited(7.5)
     if form == "date":
-        later = formatdate(time.time() + 2, usegmt=True)
+        later = formatdate(time.time() + 3600, usegmt=True)
         answer = replace(answer, headers=(("Retry-After", later),))
-    with LoopbackServer([answer, ok()]) as server:
-        complete(make(server, retry=RetryPolicy(backoff=0.001, max_wait=5.0)))
-
-    assert server.arrivals[1] - server.arrivals[0] >= 0.4
-
-
-def test_a_retry_after_beyond_patience_ends_the_call():
-    """A server that wants an hour is not waited for, and not asked again earlier."""
-    with LoopbackServer([rate_limited(3600)]) as server, pytest.raises(CallFailed) as caught:
+    with LoopbackServer([answer]) as server, pytest.raises(CallFailed) as caught:
         complete(make(server))
 
-    assert caught.value.failure.kind is FailureKind.INFRA
-    assert len(server.requests) == 1
+    assert caught.value.wait == 7.5 if form == "seconds" else 3000 < caught.value.wait <= 3600
 
 
-def test_an_exhausted_quota_is_not_retried():
-    """A 429 that waiting cannot cure costs one attempt."""
+def test_an_exhausted_quota_is_not_worth_another_attempt():
+    """A 429 that waiting cannot cure says so."""
     answer = status(429, "You exceeded your current quota", error_code="insufficient_quota")
-    with LoopbackServer([answer]) as server, pytest.raises(CallFailed, match="quota"):
+    with LoopbackServer([answer]) as server, pytest.raises(CallFailed, match="quota") as caught:
         complete(make(server))
 
-    assert len(server.requests) == 1
+    assert not caught.value.again
 
 
-def test_an_endpoint_that_is_not_there_is_an_infrastructure_failure():
-    """A refused connection voids the pair after the retries."""
+def test_an_endpoint_that_is_not_there_costs_nothing():
+    """A refused connection is the infrastructure's fault, and free."""
     with LoopbackServer() as server:
         url = server.url
-    model = LitellmModel(
-        "openai/echo", api_base=url, prices=PRICES, retry=RetryPolicy(retries=1, backoff=0.01)
-    )
-
-    with pytest.raises(CallFailed, match="after 2 attempts") as caught:
-        complete(model)
+    with pytest.raises(CallFailed) as caught:
+        complete(LitellmModel("openai/echo", api_base=url, prices=PRICES))
 
     assert caught.value.failure.kind is FailureKind.INFRA
+    assert caught.value.again
+    assert caught.value.cost == Cost()
+
+
+def test_a_reply_that_trickles_is_given_up_and_is_no_score():
+    """An endpoint that keeps sending without ever finishing is at fault, not the task."""
+    hasty = replace(REQUEST, timeout=4.0)  # no byte may be that late, or it is the task's fault
+    with LoopbackServer([drip(ok("never whole " * 40), 0.02)]) as server:
+        with pytest.raises(CallFailed, match="only parts of one") as caught:
+            complete(make(server), hasty)
+        bound = make(server).token_bound(hasty)
+
+    assert caught.value.failure.kind is FailureKind.INFRA
+    assert not caught.value.again
+    assert caught.value.cost.tokens == bound
 
 
 @pytest.mark.parametrize(
@@ -187,42 +181,16 @@ def test_nothing_is_printed():
     code = PROLOGUE + (
         "\nimport asyncio, contextlib\n"
         "from skillforge.core.chat import CallFailed\n"
-        "from skillforge.core.retry import RetryPolicy\n"
         "from skillforge.errors import ConfigError\n"
         "free = {'input_per_million': 0, 'output_per_million': 0}\n"
         "for name in ('openai/x', 'nowhere/x'):\n"
-        "    model = LitellmModel(name, api_base='http://127.0.0.1:9/v1', prices=free,\n"
-        "                         retry=RetryPolicy(retries=0))\n"
+        "    model = LitellmModel(name, api_base='http://127.0.0.1:9/v1', prices=free)\n"
         "    with contextlib.suppress(CallFailed, ConfigError):\n"
         "        asyncio.run(model.complete(REQUEST))\n"
     )
     done = run_python(code)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_preflight_comes_before_each_attempt():
-    """Retries are attempts too: the budget is asked before every one of them."""
-    asked = []
-    with LoopbackServer([status(500), status(500), ok()]) as server:
-        complete(make(server, preflight=asked.append))
-
-    assert asked == [REQUEST] * 3
-
-
-def test_a_preflight_may_be_a_coroutine_and_may_forbid():
-    """`BudgetSpent` ends the call before the attempt that it forbids."""
-    calls = []
-
-    async def once(request: ChatRequest) -> None:
-        calls.append(request)
-        if len(calls) > 1:
-            raise BudgetSpent("the cap is reached")
-
-    with LoopbackServer([status(500)]) as server, pytest.raises(BudgetSpent):
-        complete(make(server, preflight=once))
-
-    assert len(server.requests) == 1
 
 
 def test_only_what_is_set_is_sent():
@@ -252,6 +220,62 @@ def test_the_bundled_list_knows_prices():
     request = replace(REQUEST, max_tokens=1_000_000)
 
     assert LitellmModel("openai/gpt-4o-mini").cost_bound(request) == pytest.approx(0.6, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["local/smollm2", "local/other.gguf", "ollama/llama3.2:1b"])
+def test_a_model_on_ones_own_machine_costs_nothing(name):
+    """Neither litellm's list nor a stated price makes a local model dear (OpenHands#9158)."""
+    assert LitellmModel(name).cost_bound(REQUEST) == 0.0
+    assert LitellmModel("local/smollm2", prices=PRICES).cost_bound(REQUEST) == 0.0
+
+
+PROSE = "Write the date of the meeting in ISO form, and leave everything else as it is. " * 20
+ODD = "<|endoftext|> Grüße 🙂 \ud800 " + "9" * 200 + "\n" * 50 + "\x00\x1b"
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-4o-mini", "gpt-3.5-turbo", "openai/gpt-5"])
+def test_a_known_tokenizer_makes_the_bound_tight(name):
+    """For OpenAI's own models the bound is near the truth, far below the bytes."""
+    request = replace(REQUEST, messages=(Message(role="user", content=PROSE),))
+    elsewhere = LitellmModel(name, api_base="http://127.0.0.1:9/v1", prices=PRICES)
+
+    assert LitellmModel(name).token_bound(request) < 0.4 * elsewhere.token_bound(request)
+    assert elsewhere.token_bound(request) > len(PROSE)
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_API_BASE", "OPENAI_BASE_URL"])
+def test_a_name_of_openais_at_another_endpoint_is_bounded_by_bytes(variable):
+    """Where the environment sends OpenAI's names elsewhere, nobody knows the tokenizer."""
+    code = (
+        f"import os; os.environ[{variable!r}] = 'http://127.0.0.1:9/v1'\n{PROLOGUE}\n"
+        "print(LitellmModel('openai/gpt-4o-mini').token_bound(REQUEST))"
+    )
+    unknown = LitellmModel("openai/echo", api_base="http://127.0.0.1:9/v1", prices=PRICES)
+
+    assert int(run_python(code).stdout) == unknown.token_bound(REQUEST)
+
+
+@pytest.mark.parametrize("text", [PROSE, ODD, ""], ids=["prose", "odd", "empty"])
+def test_a_tight_bound_is_still_a_bound(text):
+    """It covers what litellm counts for the whole conversation, special tokens as plain text."""
+    import litellm
+
+    request = replace(REQUEST, messages=(Message(role="user", content=text),) * 3)
+    said = text.encode("utf-8", "replace").decode()
+    messages = [{"role": "user", "content": said}] * 3
+    counted = litellm.token_counter(model="gpt-4o-mini", messages=messages)
+
+    bound = LitellmModel("openai/gpt-4o-mini").token_bound(request)
+    assert counted + request.max_tokens <= bound
+
+
+def test_a_reply_without_usage_is_booked_at_its_bound():
+    """An endpoint that does not count is not free of charge."""
+    with LoopbackServer([ok(prompt_tokens=0, completion_tokens=0)]) as server:
+        reply = complete(make(server))
+
+    assert reply.cost_usd == make(server).cost_bound(REQUEST)
+    assert reply.prompt_tokens + reply.completion_tokens == make(server).token_bound(REQUEST)
 
 
 def test_an_unknown_price_is_an_error_that_says_where_to_state_it():

@@ -49,6 +49,10 @@ def test_values_of_the_file(tmp_path):
         """
         [library]
         path = "our/skills"    # relative to this file
+        [model]
+        fallback = "openai/x"
+        requests_per_minute = 60
+        tokens_per_minute = 90_000
         [budget]
         usd = 5
         tokens = 2_000_000
@@ -64,6 +68,9 @@ def test_values_of_the_file(tmp_path):
 
     assert project.library == tmp_path / "our" / "skills"
     assert (project.settings.budget.usd, project.settings.budget.tokens) == (5.0, 2_000_000)
+    assert project.settings.model.fallback == "openai/x"
+    assert project.settings.model.requests_per_minute == 60
+    assert project.settings.model.tokens_per_minute == 90_000
     assert project.settings.gate.alpha == 0.01
     assert project.settings.nightly.skills == ("b", "a")
     assert project.settings.prices["openai/x"]["output_per_million"] == 0.6

@@ -15,7 +15,7 @@ from skillforge.core.retry import RetryPolicy, judge, plain
         ("Timeout", ("ReadTimeout",), 408, "timed out", "agent"),
         ("Timeout", ("APIStatusError", "HTTPStatusError"), 504, "gateway", "again"),
         ("Timeout", ("ConnectTimeout",), 408, "no route", "again"),
-        ("TimeoutError", (), 0, "", "agent"),
+        ("TimeoutError", (), 0, "", "infra"),
         ("ContextWindowExceededError", (), 400, "too long", "agent"),
         ("ContentPolicyViolationError", (), 400, "no", "agent"),
         ("AuthenticationError", (), 401, "bad key", "config"),
@@ -29,6 +29,54 @@ from skillforge.core.retry import RetryPolicy, judge, plain
 def test_each_failure_has_its_pile(kind, causes, status, said, pile):
     """Errors are sorted by class, cause and status."""
     assert judge(kind=kind, causes=causes, status=status, said=said).pile == pile
+
+
+REFUSED = ("APIConnectionError", "ConnectError")
+STATUS = ("RateLimitError", "HTTPStatusError")
+
+
+@pytest.mark.parametrize(
+    ("kind", "causes", "status", "billed"),
+    [
+        ("RateLimitError", STATUS, 429, False),
+        ("BadRequestError", STATUS, 400, False),
+        ("AuthenticationError", STATUS, 401, False),
+        ("ContextWindowExceededError", STATUS, 400, False),
+        ("ContextWindowExceededError", (), 400, False),
+        ("InternalServerError", STATUS, 500, False),
+        ("ServiceUnavailableError", STATUS, 503, False),
+        ("InternalServerError", REFUSED, 500, False),
+        ("Timeout", ("APITimeoutError", "ConnectTimeout"), 408, False),
+        ("BadGatewayError", STATUS, 502, True),
+        ("Timeout", STATUS, 504, True),
+        ("Timeout", STATUS, 408, True),
+        ("Timeout", ("APITimeoutError", "ReadTimeout"), 408, True),
+        ("InternalServerError", ("APIConnectionError", "RemoteProtocolError"), 500, True),
+        ("InternalServerError", ("JSONDecodeError",), 500, True),
+        ("_NoReplyError", (), 502, True),
+        ("TimeoutError", (), 0, True),
+    ],
+)
+def test_what_may_have_been_billed(kind, causes, status, billed):
+    """Only a status of the server's own, or no connection, says that nothing was served."""
+    assert judge(kind=kind, causes=causes, status=status, said="").billed is billed
+
+
+@pytest.mark.parametrize(("status", "busy"), [(429, True), (503, True), (529, True), (500, False)])
+def test_which_statuses_ask_for_fewer_calls(status, busy):
+    """Overload slows all calls down; other trouble does not."""
+    assert judge(kind="APIError", causes=STATUS, status=status, said="").busy is busy
+
+
+def test_a_busy_endpoint_is_waited_for_at_least_a_minute():
+    """Eight retries outlast a limit per minute whatever the jitter (stanfordnlp/dspy#1753)."""
+    policy = RetryPolicy()
+    pauses = [policy.pause(n, None, 0.0, busy=True) for n in range(policy.busy_retries)]
+
+    assert len(pauses) == 8
+    assert sum(pauses) >= 60
+    assert policy.pause(8, None, 0.0, busy=True) is None
+    assert policy.pause(4, None, 0.0) is None
 
 
 def test_pauses_double_up_to_a_limit():

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Message
-from skillforge.core.rollout import Failure, FailureKind
+from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, Message
+from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.errors import BudgetSpent, ConfigError
-from skillforge.workflows.meter import Caps, Meter, MeteredModel
+from skillforge.workflows.meter import Caps, Meter, MeteredModel, MeteredWorker, Spend
 
+NOTHING = Cost()
 REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=8)
 
 
@@ -33,6 +34,7 @@ class DiceModel:
     usd: float = 0.05
     tokens: int = 100
     failing: float = 0.0
+    lost: Cost | None = NOTHING
     name: str = "dice"
     fingerprint: str = "dice-1"
     calls: int = 0
@@ -57,7 +59,8 @@ class DiceModel:
             await asyncio.sleep(0)
         self.in_flight -= 1
         if self.rng.random() < self.failing:
-            raise CallFailed(Failure(kind=FailureKind.INFRA, message="429", where="model"))
+            failure = Failure(kind=FailureKind.INFRA, message="429", where="model")
+            raise CallFailed(failure, cost=self.lost)
         tokens = int(self.rng.integers(0, self.tokens + 1))
         cost = self.usd * float(self.rng.choice([0.0, 0.3, 1.0, self.rng.random()]))
         self.totals.append((cost, tokens))
@@ -110,12 +113,100 @@ def test_no_cap_is_passed_under_a_storm_of_calls(seed):
 
 
 def test_what_is_in_flight_is_reserved():
-    """Ten calls at once under a cap for three: three begin, seven are refused."""
+    """Ten calls at once under a cap for three: never more than three are in flight."""
     model = DiceModel(np.random.default_rng(1), usd=1.0)
-    wrapped, _ = metered(model, usd=3.5)
+    wrapped, meter = metered(model, usd=3.5)
 
-    assert asyncio.run(storm(wrapped, 10)) == 7
-    assert model.calls == model.most == 3
+    asyncio.run(storm(wrapped, 10))
+    assert model.most == 3
+    assert meter.spend.usd <= 3.5
+
+
+def test_a_call_that_may_still_fit_waits_instead_of_being_refused():
+    """With cheap replies all ten calls fit in the end, though only two bounds fit at once."""
+    model = DiceModel(np.random.default_rng(1), usd=0.0, tokens=100)
+    model.rng = Cheap()
+    wrapped, meter = metered(model, tokens=250)
+
+    assert asyncio.run(storm(wrapped, 10)) == 0
+    assert (model.calls, model.most, meter.spend.tokens) == (10, 2, 10)
+
+
+class Cheap:
+    """Dice that always fall on the smallest side but take their time."""
+
+    def integers(self, low, high):
+        """One more than the lowest."""
+        return low + 1
+
+    def random(self):
+        """Never fails."""
+        return 0.5
+
+    def choice(self, values):
+        """The first."""
+        return values[0]
+
+
+def test_waiting_calls_are_served_in_the_order_of_their_coming():
+    """A large call that waits is not overtaken by a small one that would fit."""
+    meter = Meter(caps=Caps(tokens=100), clock=Watch())
+    order = []
+
+    async def call(name, tokens, true):
+        async with meter.reserve("worker", Cost(0.0, tokens)) as reservation:
+            order.append(name)
+            await asyncio.sleep(0.001)
+            reservation.cost = Cost(0.0, true)
+
+    async def scene():
+        calls = [call("first", 60, 1), call("large", 90, 1), call("small", 10, 1)]
+        await asyncio.wait_for(asyncio.gather(*calls), 60)
+
+    asyncio.run(scene())
+    assert order == ["first", "large", "small"]
+
+
+def test_a_waiting_call_is_refused_once_what_was_spent_leaves_no_room():
+    """If those in flight turn out dear, the waiting one gets its refusal and not a deadlock."""
+    model = DiceModel(np.random.default_rng(1), usd=0.0, tokens=100)
+    wrapped, meter = metered(model, tokens=150)
+    model.rng = Dear()
+
+    assert asyncio.run(storm(wrapped, 3)) == 2
+    assert meter.spend.tokens == 100
+
+
+class Dear(Cheap):
+    """Dice that take three turns and make every reply as long as may be."""
+
+    def integers(self, low, high):
+        """The highest, but few turns."""
+        return high - 1
+
+
+def test_a_waiting_call_that_is_called_off_costs_nothing_and_blocks_nobody():
+    """Its place in the line is free again."""
+    meter = Meter(caps=Caps(tokens=100), clock=Watch())
+
+    async def scene():
+        async with meter.reserve("worker", Cost(0.0, 80)) as held:
+            waiting = asyncio.create_task(hold(meter, 90))
+            behind = asyncio.create_task(hold(meter, 20))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait_for(behind, 60)
+            held.cost = Cost(0.0, 5)
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    asyncio.run(scene())
+    assert meter.spend.tokens == 25
+
+
+async def hold(meter, tokens):
+    """Reserve and say nothing of the cost."""
+    async with meter.reserve("worker", Cost(0.0, tokens)):
+        await asyncio.sleep(0)
 
 
 def test_unused_reservations_are_given_back():
@@ -132,39 +223,145 @@ def test_unused_reservations_are_given_back():
     assert 150 < meter.spend.tokens <= 250
 
 
-def test_a_call_without_an_answer_is_booked_at_nothing():
-    """A failed call frees its reservation and costs nothing."""
-    model = DiceModel(np.random.default_rng(3), failing=1.0)
-    wrapped, meter = metered(model, usd=0.05, tokens=100)
+@pytest.mark.parametrize(
+    ("lost", "usd", "tokens"), [(Cost(), 0.0, 0), (None, 0.25, 500), (Cost(0.01, 7), 0.05, 35)]
+)
+def test_a_failed_call_is_booked_at_what_it_may_have_cost(lost, usd, tokens):
+    """Nothing where nothing was served, the bound where nobody can tell."""
+    model = DiceModel(np.random.default_rng(3), failing=1.0, lost=lost)
+    wrapped, meter = metered(model, usd=0.5, tokens=1000)
     for _ in range(5):
         with pytest.raises(CallFailed):
             asyncio.run(wrapped.complete(REQUEST))
 
-    assert model.calls == 5
-    assert (meter.spend.usd, meter.spend.tokens) == (0.0, 0)
+    assert meter.spend.usd == pytest.approx(usd)
+    assert meter.spend.tokens == tokens
+    assert meter.spend.roles["worker"].calls == 5
 
 
-def test_a_cancelled_call_frees_its_reservation():
-    """What was called off while in flight holds no budget."""
+def test_a_cancelled_call_is_booked_at_its_bound():
+    """What was called off while in flight may have been served, and holds nothing any more."""
     model = DiceModel(np.random.default_rng(4), usd=1.0)
-    wrapped, meter = metered(model, usd=1.0)
+    wrapped, meter = metered(model, usd=2.0)
 
     async def scene():
         call = asyncio.create_task(wrapped.complete(REQUEST))
         await asyncio.sleep(0)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        with meter.reserve(usd=1.0, tokens=1):
-            pass
+        await hold_usd(meter, 1.0)
 
     asyncio.run(scene())
+    assert meter.spend.usd == 2.0
+
+
+async def hold_usd(meter, usd, tokens=0):
+    """Reserve, and book what was reserved."""
+    async with meter.reserve("worker", Cost(usd, tokens)):
+        pass
+
+
+def test_a_wrong_key_costs_nothing():
+    """An error of the configuration comes before anything is served."""
+
+    class Keyless(DiceModel):
+        async def complete(self, request):
+            """Refuse."""
+            raise ConfigError("no key")
+
+    wrapped, meter = metered(Keyless(np.random.default_rng(4)), usd=2.0)
+    with pytest.raises(ConfigError):
+        asyncio.run(wrapped.complete(REQUEST))
+
+    assert meter.spend.usd == 0.0
+
+
+def test_the_bill_is_split_by_role_and_told_once():
+    """Each role has its own sum; what was told for a record is not told again."""
+    meter = Meter(caps=Caps(), clock=Watch())
+    for role in ("worker", "proposer", "worker"):
+        model = MeteredModel(model=DiceModel(np.random.default_rng(5)), meter=meter, role=role)
+        asyncio.run(model.complete(REQUEST))
+    roles, told = meter.spend.to_json()["roles"], meter.unrecorded()
+
+    assert told == roles
+    assert meter.unrecorded() == {}
+    assert {role: bill["calls"] for role, bill in roles.items()} == {"worker": 2, "proposer": 1}
+    assert sum(bill["tokens"] for bill in roles.values()) == meter.spend.tokens
+    again = Meter(caps=Caps(), clock=Watch())
+    again.carry(told, rollouts=2)
+    assert (again.spend.roles, again.spend.rollouts) == (meter.spend.roles, 2)
+    assert again.unrecorded() == {}
+
+
+def test_what_is_left_of_the_caps():
+    """Spent amounts leave the caps, which stay above zero; no cap stays none."""
+    spend = Spend(usd=3.0, tokens=5, rollouts=2, seconds=30.0)
+
+    left = Caps(usd=1.0, tokens=8, minutes=2.0).less(spend)
+    assert left == Caps(usd=0.0, tokens=3, rollouts=None, minutes=1.5)
+
+
+class Clerk:
+    """A worker that takes what it is told to and may not say how much."""
+
+    fingerprint = "clerk"
+
+    def __init__(self, attempt):
+        """Take what each attempt brings, or raises."""
+        self.brings = attempt
+
+    def bound(self, task, skills):
+        """The same for every task."""
+        return Cost(0.5, 100)
+
+    async def attempt(self, task, skills, *, seed):
+        """Bring it."""
+        if isinstance(self.brings, BaseException):
+            raise self.brings
+        return self.brings
+
+
+@pytest.mark.parametrize(
+    ("brings", "booked"),
+    [
+        (Attempt(output="x", prompt_tokens=3, completion_tokens=4, cost_usd=0.25), (0.25, 7)),
+        (Attempt(output="x"), (0.5, 100)),
+        (RuntimeError("crash"), (0.5, 100)),
+        (asyncio.CancelledError(), (0.5, 100)),
+    ],
+    ids=["told", "not told", "crashed", "cancelled"],
+)
+def test_a_worker_whose_calls_are_unseen_is_metered_as_a_whole(brings, booked):
+    """Its bound is reserved around the attempt, and booked where it tells of no cost."""
+    meter = Meter(caps=Caps(usd=1.0), clock=Watch())
+    worker = MeteredWorker(worker=Clerk(brings), meter=meter)
+
+    async def scene():
+        return await asyncio.gather(worker.attempt(None, (), seed=0), return_exceptions=True)
+
+    asyncio.run(scene())
+    assert (meter.spend.usd, meter.spend.tokens) == booked
+    assert worker.fingerprint == "clerk"
+
+
+def test_an_unseen_worker_stops_at_the_cap():
+    """Four attempts of half a dollar each under a cap of one: two are made."""
+    meter = Meter(caps=Caps(usd=1.0), clock=Watch())
+    worker = MeteredWorker(worker=Clerk(Attempt(output="x")), meter=meter)
+
+    async def scene():
+        calls = [worker.attempt(None, (), seed=0) for _ in range(4)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    results = asyncio.run(scene())
+    assert [type(r) for r in results] == [Attempt, Attempt, BudgetSpent, BudgetSpent]
 
 
 def test_reaching_a_cap_exactly_is_allowed():
     """A cap is what may be spent, not what must be left."""
     meter = Meter(caps=Caps(usd=1.0, tokens=10, rollouts=2), clock=Watch())
-    with meter.reserve(usd=1.0, tokens=10):
-        pass
+    asyncio.run(hold_usd(meter, 1.0, 10))
     meter.admit_rollout()
     meter.admit_rollout()
 
@@ -207,19 +404,15 @@ def test_the_minutes_stop_new_calls_and_not_those_in_flight():
     watch = Watch()
     meter = Meter(caps=Caps(minutes=2), clock=watch)
     meter.start()
-    reply = ChatReply(
-        text="late",
-        finish_reason="stop",
-        prompt_tokens=3,
-        completion_tokens=4,
-        cost_usd=0.25,
-        seconds=121.0,
-    )
-    with meter.reserve(usd=0.0, tokens=0) as replies:
-        watch.at += 121
-        replies.append(reply)
-    with pytest.raises(BudgetSpent, match="budget of 2 minutes"), meter.reserve(usd=0, tokens=0):
-        pass
+
+    async def late():
+        async with meter.reserve("worker", Cost(1.0, 9)) as call:
+            watch.at += 121
+            call.cost = Cost(0.25, 7)
+
+    asyncio.run(late())
+    with pytest.raises(BudgetSpent, match="budget of 2 minutes"):
+        asyncio.run(hold_usd(meter, 0.0))
     with pytest.raises(BudgetSpent, match="minutes"):
         meter.admit_rollout()
 
@@ -243,17 +436,21 @@ def test_model_seconds_count_overlapping_calls_once():
     """Two calls side by side for ten seconds keep the model busy for ten, not twenty."""
     watch = Watch()
     meter = Meter(caps=Caps(), clock=watch)
-    with meter.rollout_phase():
-        with meter.reserve(usd=0, tokens=0):
-            watch.at += 4
-            with meter.reserve(usd=0, tokens=0):
-                watch.at += 6
-        watch.at += 100
-        with meter.reserve(usd=0, tokens=0):
-            watch.at += 1
-    with meter.reserve(usd=0, tokens=0):
-        watch.at += 50
 
+    async def wait(seconds, inside=None):
+        async with meter.reserve("worker", Cost()):
+            watch.at += seconds
+            if inside is not None:
+                await inside
+
+    async def scene():
+        with meter.rollout_phase():
+            await wait(4, wait(6))
+            watch.at += 100
+            await wait(1)
+        await wait(50)
+
+    asyncio.run(scene())
     assert meter.spend.model_seconds == 11
     assert meter.spend.rollout_seconds == 111
 
@@ -287,8 +484,7 @@ def test_an_unknown_price_stops_the_call_before_it_is_made():
         asyncio.run(wrapped.complete(REQUEST))
 
     assert model.calls == 0
-    with meter.reserve(usd=5.0, tokens=0):
-        pass
+    asyncio.run(hold_usd(meter, 5.0))
 
 
 def test_the_spend_as_json():
