@@ -53,6 +53,14 @@ class ChatReply:
     """Seconds, wall clock, spent inside the model call."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What something costs, or at most can cost."""
+
+    usd: float = 0.0
+    tokens: int = 0
+
+
 class CallFailed(Exception):  # noqa: N818 - reads as what happened
     """A model call brought no answer; the failure says whose fault it is and why."""
 
