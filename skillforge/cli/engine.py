@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.adapters.workers import ChatWorker
+from skillforge.cli.code import make_programs, make_verifier, refuse_untrusted
 from skillforge.cli.options import Paying
 from skillforge.cli.progress import Progress
 from skillforge.cli.session import Session
@@ -21,6 +22,7 @@ from skillforge.core.records import ROLLOUTS, read_rollout
 from skillforge.core.splits import check_splits
 from skillforge.core.task import Suite
 from skillforge.errors import ConfigError, SuiteError
+from skillforge.ports import Verifier
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps, Meter, MeteredModel
 from skillforge.workflows.retrieve import Retriever
@@ -47,6 +49,7 @@ class Engine:
     paying: Paying
     meter: Meter
     worker: ChatWorker
+    verifier: Verifier
     model: MeteredModel
     proposer: MeteredModel
     progress: Progress = field(default_factory=Progress)
@@ -92,6 +95,7 @@ class Engine:
         return Bench(
             ledger=self.session.ledger,
             worker=self.worker,
+            verifier=self.verifier,
             executor=AsyncioExecutor(self.session.project.settings.model.parallel),
             meter=self.meter,
             run=run.id,
@@ -128,10 +132,11 @@ def make_engine(session: Session, suite: str, paying: Paying) -> Engine:
     """Load the suite and put the parts together; flags override the project file.
 
     Raises:
-        SuiteError: The suite is unknown or cannot be read.
+        SuiteError: The suite is unknown, cannot be read, or runs code that is not trusted.
         ConfigError: The worker kind or the model is not available.
     """
     loaded, settings = session.suite(suite), session.project.settings
+    refuse_untrusted(session, loaded)
     leaks = check_splits(loaded.tasks, by=loaded.split_by)
     if leaks:
         raise SuiteError(
@@ -170,6 +175,7 @@ def make_engine(session: Session, suite: str, paying: Paying) -> Engine:
         paying=paying,
         meter=meter,
         worker=ChatWorker(model=model, spec=loaded.worker),
+        verifier=make_verifier(loaded, make_programs(loaded, session.project)),
         model=model,
         proposer=proposer,
     )
