@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,10 @@ from support.small_project import (
     write_project,
     write_suite,
 )
+
+from skillforge.adapters.shipped import shipped_suites
+from skillforge.cli.code import is_shipped
+from skillforge.core.task import Code
 
 CHECKS = """
 def same(output, expected, task):
@@ -106,6 +111,14 @@ def test_suites_within_skills(processes: ProcessServer, root: Path) -> None:
         assert done.code == 1
         assert "came with the skill in" in done.stderr
     assert "suite.trusted" not in event_kinds(root)
+
+
+def test_shipped_suites_are_trusted(tmp_path: Path) -> None:
+    """Code that came with the package runs without an event; a copy of it elsewhere does not."""
+    code = Code(parts=("x",), folder=str(shipped_suites().resolve() / "s"), files={}, digest="d")
+
+    assert is_shipped(code)
+    assert not is_shipped(replace(code, folder=str(tmp_path / "s")))
 
 
 def test_data_only_suites_need_no_trust(processes: ProcessServer, root: Path) -> None:

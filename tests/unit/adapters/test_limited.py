@@ -28,6 +28,7 @@ BOTH = pytest.mark.parametrize(
 )
 """Each behaviour holds with namespaces and without, unless only they can bring it about."""
 POLLS = 6000
+ROOT = Path(__file__).parents[3]
 
 
 def polled(condition: Callable[[], bool]) -> None:
@@ -322,8 +323,7 @@ def test_the_owner_is_killed(programs: LimitedPrograms, tmp_path: Path) -> None:
         argv = {tuple(python(DETACH + "time.sleep(3600)", mark))!r}
         asyncio.run(programs.run(Program(argv=argv)))
     """)
-    root = Path(__file__).parents[3]
-    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(root)}
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", owner], env=environment) as process:
         polled(lambda: len({*running(mark)} - {process.pid}) >= 2)
         process.send_signal(signal.SIGKILL)
@@ -341,8 +341,7 @@ from skillforge.adapters.limited import LimitedPrograms
 from skillforge.core.program import Program
 asyncio.run(LimitedPrograms().run(Program(argv=("true",))))
 """
-    root = Path(__file__).parents[3]
-    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": str(root)}
+    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
@@ -351,30 +350,43 @@ asyncio.run(LimitedPrograms().run(Program(argv=("true",))))
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_machine_whose_disk_is_full(tmp_path: Path) -> None:
-    """A program that fails for want of space on the machine says nothing about the program."""
+def on_a_machine(setup: str, code: str, tmp_path: Path) -> str:
+    """Run some Python where a shell command has set up a machine; return what it printed."""
     needs_namespaces()
     if shutil.which("unshare") is None:
-        pytest.skip("a small file system is mounted by `unshare`, which is not here")
-    code = """
+        pytest.skip("such a machine is made by `unshare`, which is not here")
+    driver = f"""
 import asyncio, sys
 from skillforge.adapters.limited import LimitedPrograms
 from skillforge.core.program import Program
-write = "open('big', 'wb').write(bytes(10**7))"
-argv = (sys.executable, "-I", "-S", "-c", write)
-done = asyncio.run(LimitedPrograms().run(Program(argv=argv)))
-print(done.exit_code, done.stopped, done.host)
+argv = (sys.executable, "-I", "-S", "-c", {code!r})
+done = asyncio.run(LimitedPrograms(note=print).run(Program(argv=argv)))
+print(done.exit_code, done.confinement, done.host)
 """
-    mount = f'mount -t tmpfs -o size=2m tmpfs {tmp_path} && exec "$@"'
-    root = Path(__file__).parents[3]
-    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(root)}
-    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f'{setup} && "$@"']
     done = subprocess.run(
-        [*inside, sys.executable, "-c", code],
-        env=environment,
+        [*inside, "sh", sys.executable, "-c", driver],
+        env=os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
-    assert done.stdout == "1  out of disk\n", done.stderr
+
+def test_a_machine_whose_disk_is_full(tmp_path: Path) -> None:
+    """A program that fails for want of space on the machine says nothing about the program."""
+    write = "open('big', 'wb').write(bytes(10**7))"
+
+    said = on_a_machine(f"mount -t tmpfs -o size=2m tmpfs {tmp_path}", write, tmp_path)
+
+    assert said == "1 namespaces out of disk\n"
+
+
+def test_a_system_that_refuses_namespaces(tmp_path: Path) -> None:
+    """The program runs all the same, and what is weaker is said."""
+    said = on_a_machine("echo 0 > /proc/sys/user/max_user_namespaces", "", tmp_path)
+
+    assert "this system gives programs no namespaces" in said
+    assert said.endswith("0 subreaper \n")
