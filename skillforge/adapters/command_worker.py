@@ -125,7 +125,7 @@ def make_command_worker(suite: Suite, programs: Programs) -> CommandWorker:
         programs: What runs its program.
 
     Raises:
-        ConfigError: The suite does not say what an attempt can cost.
+        ConfigError: There is no such program, or the suite does not say what an attempt can cost.
     """
     spec = suite.worker
     if not spec.command:
@@ -136,10 +136,16 @@ def make_command_worker(suite: Suite, programs: Programs) -> CommandWorker:
             f"{spec.command[0]!r} can cost; add `usd_per_attempt` (USD, 0 if it is free) to "
             "[worker]"
         )
+    program = programs.identity(spec.command[0])
+    if not program and "{suite}" not in spec.command[0]:
+        raise ConfigError(
+            f"suite {suite.name}: there is no program {spec.command[0]!r} on PATH; install it, or "
+            "correct `command` in [worker]"
+        )
     return CommandWorker(
         programs=programs,
         spec=spec,
         cost=Cost(usd=spec.usd_per_attempt, tokens=spec.tokens_per_attempt),
-        program=programs.identity(spec.command[0]),
+        program=program,
         code=suite.code,
     )

@@ -202,11 +202,13 @@ def test_a_prompt_that_no_argument_can_hold() -> None:
 
 
 def test_a_program_that_is_not_there() -> None:
-    """It is an error that names the program, and no rollout."""
-    mine = make_command_worker(suite("no-such-harness", "{prompt}"), LimitedPrograms())
+    """It is an error that names the program before anything is run, or when it is gone later."""
+    absent = make_command_worker(suite("{suite}/absent"), LimitedPrograms())
 
-    with pytest.raises(ConfigError, match="'no-such-harness' cannot be run"):
-        asyncio.run(mine.attempt(task(), (), seed=0))
+    with pytest.raises(ConfigError, match="no program 'no-such-harness' on PATH"):
+        make_command_worker(suite("no-such-harness", "{prompt}"), LimitedPrograms())
+    with pytest.raises(ConfigError, match=r"suite/absent' cannot be run \(No such file"):
+        asyncio.run(absent.attempt(task(), (), seed=0))
 
 
 def test_what_an_attempt_can_cost() -> None:

@@ -188,7 +188,10 @@ def test_secrets_of_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
 import glob
 for path in glob.glob('/proc/*/environ'):
-    print(open(path, 'rb').read())
+    try:
+        print(open(path, 'rb').read())
+    except OSError:
+        pass  # what cannot be read tells nothing
 """
     sleeper = [sys.executable, "-c", "input()"]
     with subprocess.Popen(sleeper, env=environment, stdin=subprocess.PIPE) as other:
