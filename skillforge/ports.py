@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from skillforge.core.chat import ChatReply, ChatRequest, Cost
 from skillforge.core.events import Event, NewEvent
 from skillforge.core.package import Package
-from skillforge.core.rollout import Attempt
+from skillforge.core.program import Finished, Program
+from skillforge.core.rollout import Attempt, Verdict
 from skillforge.core.task import Task
 
 Item = TypeVar("Item", contravariant=True)
@@ -71,6 +72,31 @@ class Worker(Protocol):
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
         """Try the task once. A failure is part of the attempt, never an exception."""
+
+
+class Verifier(Protocol):
+    """Scores what a worker brought back.
+
+    An answer that it rejects is score 0. A verifier that dies, times out, says nothing or gives
+    what is no score in [0, 1] is a verdict with a failure of kind ``infra``, never an exception.
+    """
+
+    async def verify(self, task: Task, attempt: Attempt) -> Verdict:
+        """Score one attempt at a task."""
+
+
+class Programs(Protocol):
+    """Runs programs of others: no shell, a fresh folder, limits, and nothing left afterwards."""
+
+    def identity(self, name: str) -> str:
+        """Return a digest of the program that a name means here; "" where there is none."""
+
+    async def run(self, program: Program) -> Finished:
+        """Run a program to its end, or until it passes a limit.
+
+        Raises:
+            ConfigError: There is no such program, or no folder to run it in.
+        """
 
 
 class Ledger(Protocol):

@@ -77,7 +77,9 @@ OWN_PARTS = [
     ("files.py", ["skill_folders"]),
     ("files.py", ["folder_writes"]),
     ("files.py", ["stat_cache"]),
-    ("suites.py", ["worker_row"]),
+    ("suites.py", ["suite_code"]),
+    ("suites.py", ["suite_tables"]),
+    ("suite_tables.py", ["worker_table"]),
     ("agent_worker.py", ["agent_tools"]),
 ]
 """Adapters cut in two for length."""

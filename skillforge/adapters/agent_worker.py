@@ -166,16 +166,19 @@ class AgentWorker:
         talk = _Talk(messages=list(first.messages))
         shelf = Shelf(skills={skill.name: skill for skill in skills})
         failure: Failure | None = None
+        lost = Cost()
         try:
             await self._loop(first, talk, shelf, await self._state(task))
-        except (_EndedError, CallFailed) as error:
+        except _EndedError as error:
             failure = error.failure
+        except CallFailed as error:
+            failure, lost = error.failure, error.cost or lost
         return Attempt(
             output=talk.output,
             finish_reason=talk.finish_reason,
-            prompt_tokens=talk.prompt_tokens,
+            prompt_tokens=talk.prompt_tokens + lost.tokens,
             completion_tokens=talk.completion_tokens,
-            cost_usd=talk.cost_usd,
+            cost_usd=talk.cost_usd + lost.usd,
             seconds=talk.seconds,
             failure=failure,
             transcript=tuple(message.to_json() for message in talk.messages),

@@ -7,29 +7,27 @@ suite of hundreds of tasks that is mended one error at a time is not mended.
 from __future__ import annotations
 
 import difflib
-import json
-import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
-from skillforge.adapters.worker_row import WorkerRow
+from skillforge.adapters.suite_code import bind_code, read_task_file
+from skillforge.adapters.suite_tables import SplitsTable, SuiteTable, TaskRow
 from skillforge.core.digest import json_digest, sha256
 from skillforge.core.jsonl import decode_utf8, parse_jsonl
 from skillforge.core.splits import (
     Placement,
-    SplitBy,
     SplitPlan,
     dealt_splits,
     listed_splits,
     own_splits,
 )
 from skillforge.core.suite_catalog import SuiteEntry, pick_suite
-from skillforge.core.task import Split, Suite, Task, VerifierSpec, WorkerSpec
+from skillforge.core.task import Split, Suite, Task
 from skillforge.core.toml_text import toml_line
 from skillforge.core.verify import check_options
 from skillforge.errors import SuiteError
@@ -38,88 +36,8 @@ SUITE_FILE = "suite.toml"
 TASKS_FILE = "tasks.jsonl"
 _SHOWN = 20
 
-
-def _printable(text: str) -> str:
-    if not text.strip():
-        raise ValueError("expected a text that is not blank")
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError("expected Unicode text without lone surrogates")
-    return text
-
-
-def _reference(value: object) -> object:
-    # A function and not a union: a union reports one fault once for each of its members.
-    if isinstance(value, dict):
-        value = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    elif not isinstance(value, str | None):
-        raise ValueError('expected a text, or an object for verifier "json"; put it in quotes')
-    return _printable(value) if isinstance(value, str) and value.strip() else value
-
-
-def _price(value: object) -> object:
-    numbers: Iterable[Any] = value.values() if isinstance(value, dict) else [value]
-    if not all(type(n) in (int, float) and 0 <= n < math.inf for n in numbers):
-        raise ValueError("expected a number ≥ 0 (USD), or a table of them")
-    return value
-
-
-Text = Annotated[str, AfterValidator(_printable)]
-Price = Annotated[Any, AfterValidator(_price)]
-SplitName = Literal["propose", "screen", "confirm", "sealed"]
-
-
-class _Row(BaseModel):
-    """What both files may hold; pydantic stays at this edge."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Verifier(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-    kind: Text
-
-    def spec(self) -> VerifierSpec:
-        return VerifierSpec(kind=self.kind, options=dict(self.model_extra or {}))
-
-
-class _Splits(_Row):
-    by: SplitBy | None = None
-    families: dict[SplitName, list[Text]] | None = None
-    propose: float | None = None
-    screen: float | None = None
-    confirm: float | None = None
-    sealed: float | None = None
-
-    def fractions(self) -> dict[Split, float]:
-        given = {split: getattr(self, split.value) for split in Split}
-        return {split: share for split, share in given.items() if share is not None}
-
-
-class _Suite(_Row):
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
-    version: Text
-    license: Text
-    source: Text
-    description: str = ""
-    worker: WorkerRow = Field(default_factory=lambda: WorkerRow.model_validate({}))
-    verifier: _Verifier | None = None
-    splits: _Splits = _Splits()
-    prices: dict[Text, Price] = Field(default_factory=dict)
-
-
-class _Task(_Row):
-    id: Text
-    family: Text
-    input: Text
-    expected: Annotated[Any, AfterValidator(_reference)] = None
-    skill: Text | None = None
-    split: SplitName | None = None
-    verifier: _Verifier | None = None
-    tags: list[Text] = Field(default_factory=list)
-
-
 Model = TypeVar("Model", bound=BaseModel)
-Rows = Sequence[tuple[int, _Task]]
+Rows = Sequence[tuple[int, TaskRow]]
 
 
 class _Problems:
@@ -163,22 +81,24 @@ def load_suite(path: Path) -> Suite:
     tasks = [
         task
         for line, row in rows
-        if (task := _task(line, row, plan.splits.get(row.id), head, problems))
+        if (task := _task(path, line, row, plan.splits.get(row.id), head, problems))
     ]
     problems.raise_if_any()
     assert head is not None
-    assert head_bytes is not None
-    assert rows_bytes is not None
-    return Suite(
-        name=head.name,
-        version=head.version,
-        license=head.license,
-        source=head.source,
-        tasks=tuple(task for task in tasks if task),
-        worker=WorkerSpec(**head.worker.settings()),
-        digest=json_digest([sha256(head_bytes), sha256(rows_bytes)]),
-        prices=head.model_dump()["prices"],
-        split_by=plan.by,
+    tables = [sha256(data) for data in (head_bytes, rows_bytes) if data is not None]
+    return bind_code(
+        path,
+        Suite(
+            name=head.name,
+            version=head.version,
+            license=head.license,
+            source=head.source,
+            tasks=tuple(task for task in tasks if task),
+            worker=head.worker.spec(),
+            digest=json_digest(tables),
+            prices=head.model_dump()["prices"],
+            split_by=plan.by,
+        ),
     )
 
 
@@ -193,7 +113,7 @@ def _read(file: Path, problems: _Problems) -> bytes | None:
     return None
 
 
-def _parse_head(data: bytes, problems: _Problems) -> _Suite | None:
+def _parse_head(data: bytes, problems: _Problems) -> SuiteTable | None:
     try:
         text = decode_utf8(data)
         values = tomllib.loads(text)
@@ -205,7 +125,7 @@ def _parse_head(data: bytes, problems: _Problems) -> _Suite | None:
     except ValueError as error:
         problems.add(SUITE_FILE, None, str(error))
         return None
-    return _validate(_Suite, values, problems, SUITE_FILE, text)
+    return _validate(SuiteTable, values, problems, SUITE_FILE, text)
 
 
 def _parse_rows(data: bytes, problems: _Problems) -> Rows:
@@ -214,10 +134,10 @@ def _parse_rows(data: bytes, problems: _Problems) -> Rows:
         problems.add(TASKS_FILE, number, message)
     if not lines.records and not lines.problems:
         problems.add(TASKS_FILE, None, "is empty; expected one task (a JSON object) a line")
-    rows: list[tuple[int, _Task]] = []
+    rows: list[tuple[int, TaskRow]] = []
     first: dict[str, int] = {}
     for number, value in lines.records:
-        row = _validate(_Task, value, problems, TASKS_FILE, number)
+        row = _validate(TaskRow, value, problems, TASKS_FILE, number)
         if row is None:
             continue
         if row.id in first:
@@ -269,7 +189,7 @@ def _show(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "…"
 
 
-def _split(model: _Splits, rows: Rows, problems: _Problems) -> SplitPlan:
+def _split(model: SplitsTable, rows: Rows, problems: _Problems) -> SplitPlan:
     """Plan the splits, and give each problem of the plan its line."""
     plan = _plan(model, rows, problems)
     line_of = {row.id: line for line, row in rows}
@@ -279,7 +199,7 @@ def _split(model: _Splits, rows: Rows, problems: _Problems) -> SplitPlan:
     return plan
 
 
-def _plan(model: _Splits, rows: Rows, problems: _Problems) -> SplitPlan:
+def _plan(model: SplitsTable, rows: Rows, problems: _Problems) -> SplitPlan:
     """Give each task its split in the one way that the suite has chosen."""
     tasks = [
         Placement(
@@ -308,10 +228,11 @@ def _plan(model: _Splits, rows: Rows, problems: _Problems) -> SplitPlan:
 
 
 def _task(
+    folder: Path,
     line: int,
-    row: _Task,
+    row: TaskRow,
     split: Split | None,
-    head: _Suite | None,
+    head: SuiteTable | None,
     problems: _Problems,
 ) -> Task | None:
     verifier = row.verifier or (head.verifier if head else None)
@@ -322,6 +243,7 @@ def _task(
         return None
     try:
         check_options(verifier.spec(), row.expected)
+        files = {name: read_task_file(folder, name) for name in row.files}
     except SuiteError as error:
         problems.add(TASKS_FILE, line, f"task {row.id!r}: {error}")
         return None
@@ -336,6 +258,7 @@ def _task(
         split=split,
         verifier=verifier.spec(),
         tags=tuple(row.tags),
+        files=files,
     )
 
 

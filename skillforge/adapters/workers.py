@@ -53,7 +53,14 @@ class ChatWorker:
         try:
             reply = await self.model.complete(request)
         except CallFailed as error:
-            return Attempt(output="", failure=error.failure, transcript=sent)
+            lost = error.cost or Cost()
+            return Attempt(
+                output="",
+                failure=error.failure,
+                prompt_tokens=lost.tokens,
+                cost_usd=lost.usd,
+                transcript=sent,
+            )
         empty = Failure(kind=FailureKind.AGENT, message="empty answer", where="worker")
         return Attempt(
             output=reply.text,

@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any, TypeVar
 
 from skillforge.adapters.executors import AsyncioExecutor
+from skillforge.cli.code import make_programs, make_verifier, refuse_untrusted
 from skillforge.cli.options import Paying
 from skillforge.cli.progress import Progress
 from skillforge.cli.session import Session, make_model
@@ -23,7 +24,7 @@ from skillforge.core.records import ROLLOUTS
 from skillforge.core.splits import check_splits
 from skillforge.core.task import Suite
 from skillforge.errors import SuiteError
-from skillforge.ports import ChatModel, Worker
+from skillforge.ports import ChatModel, Verifier, Worker
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps, Meter, MeteredModel
 from skillforge.workflows.patience import Pace, PatientModel
@@ -51,6 +52,7 @@ class Engine:
     paying: Paying
     meter: Meter
     worker: Worker
+    verifier: Verifier
     model: ChatModel
     """The worker's model; a worker that brings its own does not use it."""
     proposer: ChatModel
@@ -108,6 +110,7 @@ class Engine:
         return Bench(
             ledger=self.session.ledger,
             worker=self.worker,
+            verifier=self.verifier,
             executor=AsyncioExecutor(self.session.project.settings.model.parallel),
             meter=self.meter,
             run=run.id,
@@ -153,10 +156,11 @@ def make_engine(
         caps: What may be spent; None takes what the command and the project file say.
 
     Raises:
-        SuiteError: The suite is unknown or cannot be read.
+        SuiteError: The suite is unknown, cannot be read, or runs code that is not trusted.
         ConfigError: The worker kind or the model is not available.
     """
     loaded, settings = session.suite(suite), session.project.settings
+    refuse_untrusted(session, loaded)
     leaks = check_splits(loaded.tasks, by=loaded.split_by)
     if leaks:
         raise SuiteError(
@@ -168,12 +172,14 @@ def make_engine(
     make = ModelMaker(session=session, suite=loaded, paying=paying, meter=meter)
     model = make.model(paying.model or settings.model.worker, role="worker")
     proposer = paying.model or settings.model.proposer or settings.model.worker
+    programs = make_programs(loaded, session.project)
     return Engine(
         session=session,
         suite=loaded,
         paying=paying,
         meter=meter,
-        worker=make_worker(loaded, session.suite_folder(suite), model, meter),
+        worker=make_worker(loaded, model, meter, programs),
+        verifier=make_verifier(loaded, programs),
         model=model,
         proposer=make.model(proposer, role="proposer"),
     )

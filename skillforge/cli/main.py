@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rollback": ("library", "Serve an earlier version of a skill again."),
     "retire": ("library", "Stop serving a skill; it can be restored byte for byte."),
     "restore": ("library", "Serve a retired skill again, byte for byte."),
-    "suite": ("suites", "List, check and import task suites."),
+    "suite": ("suites", "List, check, trust and import task suites."),
     "eval": ("runs", "Measure a skill against its absence."),
     "evolve": ("runs", "Try to make one skill better."),
     "nightly": ("runs", "Evolve the library under a budget; audit, retire, promote."),

@@ -44,15 +44,9 @@ class Session:
 
     def suite(self, name: str) -> Suite:
         """Load a suite by name, from the project's folders or the shipped ones."""
-        from skillforge.adapters.suites import load_suite
+        from skillforge.adapters.suites import find_suite, load_suite
 
-        return load_suite(self.suite_folder(name))
-
-    def suite_folder(self, name: str) -> Path:
-        """Find the folder of a suite."""
-        from skillforge.adapters.suites import find_suite
-
-        return find_suite(name, self.suite_roots)
+        return load_suite(find_suite(name, self.suite_roots))
 
     @property
     def suite_roots(self) -> tuple[Path, ...]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from skillforge.cli.options import EXIT_NEGATIVE, EXIT_OK, emit, json_option, project_option
 from skillforge.report.tables import table
 
+if TYPE_CHECKING:
+    from skillforge.core.task import Suite
+    from skillforge.ports import Verifier
+
 
 @click.group("suite")
 def suite() -> None:
-    """List, check and import task suites."""
+    """List, check, trust and import task suites."""
 
 
 def suite_roots(project: Path | None) -> tuple[Path, ...]:
@@ -65,11 +69,11 @@ def list_(project: Path | None, as_json: bool) -> int:
 @json_option
 def check(name: str, project: Path | None, as_json: bool) -> int:
     """Prove each task: the reference passes, the empty answer fails, two runs agree."""
-    from skillforge.adapters.suites import find_suite, load_suite
+    from skillforge.cli.engine import drive
     from skillforge.workflows.suite_check import check_suite
 
-    path = Path(name) if Path(name).is_dir() else find_suite(name, suite_roots(project))
-    found = check_suite(load_suite(path))
+    loaded = _load(name, project)
+    found = drive(check_suite(loaded, _verifier(loaded, project)))
 
     def show(data: Mapping[str, Any]) -> None:
         for problem in data["problems"]:
@@ -78,6 +82,63 @@ def check(name: str, project: Path | None, as_json: bool) -> int:
 
     emit(found.to_json(), as_json, show)
     return EXIT_OK if found.ok else EXIT_NEGATIVE
+
+
+def _load(name: str, project: Path | None) -> Suite:
+    """Load the suite in a folder, or the one of that name."""
+    from skillforge.adapters.suites import find_suite, load_suite
+
+    return load_suite(Path(name) if Path(name).is_dir() else find_suite(name, suite_roots(project)))
+
+
+def _verifier(loaded: Suite, project: Path | None) -> Verifier:
+    """Return the verifier of a suite that may run; only code that is not ours needs a project."""
+    from skillforge.cli.code import is_shipped, make_programs, make_verifier, refuse_untrusted
+    from skillforge.cli.session import open_session
+
+    if loaded.code is None or is_shipped(loaded.code):
+        return make_verifier(loaded, make_programs(loaded, None))
+    with open_session(project) as session:
+        refuse_untrusted(session, loaded)
+        return make_verifier(loaded, make_programs(loaded, session.project))
+
+
+@suite.command("trust")
+@click.argument("name")
+@click.option("--show", is_flag=True, help="Print what would run, and trust nothing.")
+@project_option
+@json_option
+def trust(name: str, show: bool, project: Path | None, as_json: bool) -> int:
+    """Let a suite run its code, as its folder is now; any change needs a new look.
+
+    Example: skillforge suite trust my-suite --show
+    """
+    from skillforge.cli.code import is_shipped, refuse_within_skill
+    from skillforge.cli.session import open_session
+    from skillforge.workflows import trust as workflow
+
+    loaded = _load(name, project)
+    data: dict[str, Any] = {"suite": loaded.name, "code": None, "trusted": True}
+    if loaded.code is not None:
+        data["code"] = workflow.what_runs(loaded.code)
+        data["trusted"] = is_shipped(loaded.code) or not show
+        if not is_shipped(loaded.code) and not show:
+            with open_session(project, write=True) as session:
+                refuse_within_skill(loaded.code, session.project.root)
+                workflow.trust(session.ledger, loaded)
+    emit(data, as_json, _show_trust)
+    return EXIT_OK
+
+
+def _show_trust(data: Mapping[str, Any]) -> None:
+    code = data["code"]
+    if code is None:
+        click.echo(f"{data['suite']} is data only: it runs no code and needs no trust")
+        return
+    for part in code["parts"]:
+        click.echo(part)
+    table(["file", "bytes"], [[f["path"], str(f["bytes"])] for f in code["files"]])
+    click.echo(f"{'trusted' if data['trusted'] else 'not trusted'}: {code['digest']}")
 
 
 @suite.command("import")

@@ -8,41 +8,39 @@ from skillforge.adapters.functions import Function, load_function
 from skillforge.core.digest import json_digest
 from skillforge.core.task import Suite, WorkerSpec
 from skillforge.errors import ConfigError
-from skillforge.ports import ChatModel, Worker
+from skillforge.ports import ChatModel, Programs, Worker
 from skillforge.workflows.meter import Meter, MeteredWorker
 
 
-def make_worker(suite: Suite, folder: Path, model: ChatModel, meter: Meter) -> Worker:
+def make_worker(suite: Suite, model: ChatModel, meter: Meter, programs: Programs) -> Worker:
     """Return the worker of a suite; the suite must be trusted if it brings code.
 
     Args:
-        suite: Says the kind and the settings.
-        folder: The suite's folder, where its code is looked for first.
+        suite: Says the kind and the settings; its folder is where its code is looked for first.
         model: The model of ``chat`` and ``agent``, which passes the budget before each call.
         meter: The budget that each attempt of any other kind passes.
+        programs: What runs the program of a ``command`` worker.
 
     Raises:
-        ConfigError: The kind is unknown, or code that it names cannot be imported.
+        ConfigError: Code or a program that it names is not there, or its cost is not stated.
     """
+    from skillforge.adapters.command_worker import make_command_worker
     from skillforge.adapters.python_worker import PythonWorker
     from skillforge.adapters.workers import ChatWorker
 
-    spec = suite.worker
+    spec, folder = suite.worker, Path(suite.code.folder if suite.code else ".")
     if spec.kind == "chat":
         return ChatWorker(model=model, spec=spec)
     if spec.kind == "agent":
         return _agent(spec, folder, model)
-    if spec.kind == "python":
-        if spec.function is None:
-            raise ConfigError(
-                f"suite {suite.name}: [worker] kind = 'python' needs function = 'module:function'"
-            )
-        function = load_function(spec.function, folder, "function")
-        return MeteredWorker(worker=PythonWorker(function=function, spec=spec), meter=meter)
-    raise ConfigError(
-        f"suite {suite.name} asks for a {spec.kind!r} worker; this version runs 'chat', 'agent' "
-        "and 'python' workers"
-    )
+    if spec.kind == "command":
+        return MeteredWorker(worker=make_command_worker(suite, programs), meter=meter)
+    if spec.function is None:
+        raise ConfigError(
+            f"suite {suite.name}: [worker] kind = 'python' needs function = 'module:function'"
+        )
+    function = load_function(spec.function, folder, "function")
+    return MeteredWorker(worker=PythonWorker(function=function, spec=spec), meter=meter)
 
 
 def _agent(spec: WorkerSpec, folder: Path, model: ChatModel) -> Worker:

@@ -19,6 +19,27 @@ HARNESS_FOLDERS: dict[str, str] = {
 }
 """Where each harness reads skills; these two cover nearly all of them."""
 
+SKILL_FOLDERS: dict[str, str] = {
+    **HARNESS_FOLDERS,
+    "claude-code": ".claude/skills",
+    "codex": ".agents/skills",
+    "cursor": ".cursor/skills",
+    "droid": ".factory/skills",
+    "gemini-cli": ".gemini/skills",
+    "github-copilot": ".github/skills",
+    "goose": ".goose/skills",
+    "kiro": ".kiro/skills",
+    "letta-code": ".agents/skills",
+    "openclaw": "skills",
+    "opencode": ".opencode/skills",
+    "openhands": ".openhands/skills",
+    "pi": ".pi/skills",
+    "qwen": ".qwen/skills",
+    "roo": ".roo/skills",
+    "windsurf": ".windsurf/skills",
+}
+"""Where each harness reads the skills of the project that it works in, by the harness's name."""
+
 
 def pack_files(
     packages: Sequence[Package], evidence: Mapping[str, Mapping[str, Any]], folder: str

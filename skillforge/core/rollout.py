@@ -7,6 +7,7 @@ failure of the agent scores 0.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -37,6 +38,16 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a verifier makes of one attempt: a score, or the failure of the verifier itself."""
+
+    score: float | None
+    """In [0, 1]; None if the verifier failed."""
+    failure: Failure | None = None
+    """Of kind ``infra`` and from the ``verifier``: nothing was learnt about the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """What a worker brings back from one task, before it is scored."""
 
@@ -53,6 +64,29 @@ class Attempt:
     uses: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     """Which skills an agent met, in order: ``skill``, ``what`` (``listed``, ``read``, ``file``),
     ``path`` of what was read, and ``step`` (0 for the catalogue); empty for other workers."""
+    exit_code: int | None = None
+    """Exit code of the program that made the attempt, if one did."""
+    files: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    """The workspace's files after the run, without the skill folders, by relative path."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is kept of it outside the chain: text as text, other bytes as base64."""
+        kept: dict[str, Any] = {
+            "output": self.output,
+            "messages": [dict(message) for message in self.transcript],
+        }
+        if self.exit_code is not None:
+            kept["exit_code"] = self.exit_code
+        if self.files:
+            kept["files"] = {path: _file_json(data) for path, data in self.files.items()}
+        return kept
+
+
+def _file_json(data: bytes) -> str | dict[str, str]:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from skillforge.core.digest import json_digest
+from skillforge.core.digest import json_digest, sha256
+from skillforge.core.package import PackageFile
+from skillforge.core.program import Limits
 
 
 class Split(StrEnum):
@@ -29,10 +31,13 @@ class VerifierSpec:
 
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    code: str = ""
+    """Digest of the suite's code, where the verifier runs any of it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as one flat JSON object."""
-        return {"kind": self.kind, **self.options}
+        code = {"code": self.code} if self.code else {}
+        return {"kind": self.kind, **self.options, **code}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +55,16 @@ class Task:
     split: Split
     verifier: VerifierSpec
     tags: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    """What the workspace holds at the start, by path relative to the suite's folder."""
 
     @property
     def digest(self) -> str:
         """SHA-256 of everything in the task that can change a score."""
-        return json_digest([self.id, self.input, self.expected, self.verifier.to_json()])
+        parts: list[Any] = [self.id, self.input, self.expected, self.verifier.to_json()]
+        if self.files:
+            parts.append({path: sha256(data) for path, data in self.files.items()})
+        return json_digest(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +97,20 @@ class WorkerSpec:
     """The most, in USD, that one attempt of ``python`` or ``command`` can cost; None is unknown."""
     tokens_per_attempt: int = 0
     """The most tokens that one attempt of ``python`` or ``command`` can use."""
+    command: tuple[str, ...] = ()
+    """Program and arguments of a ``command`` worker, started anew for each attempt. In an argument,
+    ``{prompt}`` stands for the task's input, ``{workspace}`` for the folder that the program runs
+    in and ``{suite}`` for a copy of the suite's code."""
+    harness: str = "claude-code"
+    """Whose folder the skills are laid in; see `skillforge.core.packs.SKILL_FOLDERS`."""
+    answer_file: str = ""
+    """File of the workspace that holds the answer of a ``command`` worker; "" for stdout."""
+    environment: tuple[str, ...] = ()
+    """See `Limits`, as the four below; all of them hold for ``command`` workers."""
+    network: bool = True
+    memory_mib: int | None = None
+    disk_mib: int = 64
+    output_kib: int = 1024
 
     def to_json(self) -> dict[str, Any]:
         """Return every setting, for fingerprints."""
@@ -96,6 +120,25 @@ class WorkerSpec:
     def samples_greedily(self) -> bool:
         """Whether replicates are asked for at temperature 0, which is not the same as unset."""
         return self.temperature == 0 and self.kind in {"chat", "agent"}
+
+    @property
+    def limits(self) -> Limits:
+        """What the program of a ``command`` worker may use."""
+        return Limits(**{name: getattr(self, name) for name in Limits.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """The part of a suite that is no data: it runs only after it was trusted by digest."""
+
+    parts: tuple[str, ...]
+    """What would run, for people: one line for each verifier and worker."""
+    folder: str
+    """Where the suite was read from."""
+    files: Mapping[str, PackageFile] = field(hash=False)
+    """The files that may run, by relative path, as they were when the suite was read."""
+    digest: str
+    """SHA-256 over every file of the suite's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +152,12 @@ class Suite:
     tasks: tuple[Task, ...]
     worker: WorkerSpec
     digest: str
-    """SHA-256 over suite.toml and tasks.jsonl."""
+    """SHA-256 over suite.toml, tasks.jsonl, the files of tasks, and code that runs."""
     prices: Mapping[str, Any] = field(default_factory=dict, hash=False)
     split_by: Literal["family", "task"] = "task"
     """``family`` where the suite promises that no family of a skill stands in two splits."""
+    code: Code | None = field(default=None, hash=False)
+    """What of the suite runs on this machine; None where it is data only."""
 
     def select(self, *, skill: str | None = None, split: Split | None = None) -> tuple[Task, ...]:
         """Return the tasks of one skill and one split, in file order; None means any."""

@@ -1,7 +1,9 @@
-"""Data-only verifiers: score an answer against a reference, without running any code of a suite.
+"""Verifiers: what each kind can be told, and the scores of those that are data only.
 
-A verifier is a kind and a few options. All of them are pure, so two runs of one always agree, and
-all of them give an empty answer 0: a check of absences alone would reward a worker that is silent.
+A verifier is a kind and a few options. The data-only kinds are pure, so two runs of one always
+agree, and all of them give an empty answer 0: a check of absences alone would reward a worker that
+is silent. The kinds ``python`` and ``command`` run code of the suite, which is an adapter's work;
+a ``committee`` combines the scores of several verifiers of any other kind.
 
 What a suite can state is checked once, by `check_options`, when the suite is loaded; `verify`
 then never raises on anything that a worker may answer.
@@ -14,14 +16,18 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from skillforge.core.committee import members
 from skillforge.core.patterns import MAX_TEXT, safe_pattern
-from skillforge.core.task import VerifierSpec
+from skillforge.core.program import Limits, is_positive
+from skillforge.core.rollout import Attempt, Verdict
+from skillforge.core.task import Task, VerifierSpec
 from skillforge.errors import SuiteError
 
-PLANNED = ("python", "command", "judge", "committee")
+PLANNED = ("judge",)
 """Kinds that are specified and cannot be used yet."""
 
 MAX_JSON_TEXT = 100_000
@@ -51,15 +57,29 @@ def verify(spec: VerifierSpec, expected: str | None, output: str) -> float:
         A score in [0, 1]; 0 for an answer of white space only.
 
     Raises:
-        SuiteError: The kind is unknown or not available yet.
+        SuiteError: The kind is unknown or not data only.
 
     >>> verify(VerifierSpec(kind="number"), "72", "The answer is 72, in total, of course.")
     1.0
     """
     score = _kind(spec)[0]
+    if score is None:
+        raise SuiteError(f"verifier {spec.kind!r} is not data only; it needs what runs programs")
     if not output.strip():
         return 0.0
     return 1.0 if score(spec.options, expected or "", output) else 0.0
+
+
+class DataOnlyVerifier:
+    """The data-only kinds as the `Verifier` port, in this process."""
+
+    async def verify(self, task: Task, attempt: Attempt) -> Verdict:
+        """Score the attempt's output.
+
+        Raises:
+            SuiteError: The task's verifier is not data only.
+        """
+        return Verdict(score=verify(task.verifier, task.expected, attempt.output))
 
 
 def check_options(spec: VerifierSpec, expected: str | None) -> None:
@@ -98,7 +118,12 @@ def _check_type(kind: str, name: str, value: object, expected: str) -> None:
         "true or false": isinstance(value, bool),
         "a text": isinstance(value, str) and value != "",
         "a number ≥ 0": number and math.isfinite(value) and value >= 0,  # type: ignore[arg-type, operator]
+        "a number > 0": is_positive(value),
+        "a whole number ≥ 1": type(value) is int and value >= 1,
+        "a list of texts": isinstance(value, list) and all(isinstance(v, str) for v in value),
+        "a list of verifiers": isinstance(value, list) and all(map(_is_verifier, value)),
         '"search" or "full"': value in ("search", "full"),
+        '"majority" or "mean"': value in ("majority", "mean"),
     }[expected]
     if not good:
         raise SuiteError(
@@ -273,11 +298,73 @@ def _check_json(options: Mapping[str, Any], expected: str | None) -> None:
         )
 
 
+# python and command
+
+
+def limits_of(options: Mapping[str, Any]) -> Limits:
+    """Return the limits that the options of a ``python`` or ``command`` verifier state."""
+    stated = {name: options[name] for name in _LIMITS if name in options}
+    environment = tuple(stated.pop("environment", ()))
+    return replace(_VERIFIER_LIMITS, environment=environment, **stated)
+
+
+def _check_python(options: Mapping[str, Any], expected: str | None) -> None:
+    function = options.get("function")
+    if function is None or not _FUNCTION.fullmatch(function):
+        raise SuiteError(
+            f"option 'function' of verifier 'python' is {function!r}, expected 'module:function' "
+            "with a module of the suite's folder; correct it"
+        )
+
+
+def _check_command(options: Mapping[str, Any], expected: str | None) -> None:
+    if not options.get("command") or not options["command"][0]:
+        raise SuiteError(
+            f"option 'command' of verifier 'command' is {options.get('command')!r}, expected a "
+            'program and its arguments, such as ["diff", "{output_file}", "{expected_file}"]; '
+            "add it"
+        )
+
+
+# committee
+
+
+def runs_code(spec: VerifierSpec) -> bool:
+    """Whether the verifier, or a member of it, runs code of the suite."""
+    return any(member.kind in CODE_KINDS for member in members(spec))
+
+
+def _is_verifier(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("kind"), str)
+
+
+def _check_committee(options: Mapping[str, Any], expected: str | None) -> None:
+    listed = options.get("members", [])
+    if len(listed) < 2 or "vote" not in options:
+        raise SuiteError(
+            f"verifier 'committee' has {len(listed)} members and the vote "
+            f"{options.get('vote')!r}; expected at least 2 `members`, each with its `kind`, and "
+            '`vote`, "majority" or "mean"; add them'
+        )
+    for member in members(VerifierSpec(kind="committee", options=options)):
+        if member.kind == "committee":
+            raise SuiteError("a member of verifier 'committee' is a committee; list its members")
+        check_options(member, expected)
+
+
 _Score = Callable[[Mapping[str, Any], str, str], bool]
 _Check = Callable[[Mapping[str, Any], str | None], None]
-_Kind = tuple[_Score, Mapping[str, str], _Check]
+_Kind = tuple[_Score | None, Mapping[str, str], _Check]
 
 _FLAG = "true or false"
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_VERIFIER_LIMITS = Limits(timeout=60.0, network=False)
+_LIMITS = {
+    "timeout": "a number > 0",
+    "memory_mib": "a whole number ≥ 1",
+    "network": _FLAG,
+    "environment": "a list of texts",
+}
 _KINDS: Mapping[str, _Kind] = {
     "exact": (_exact, {"strip": _FLAG, "first_line": _FLAG, "ignore_case": _FLAG}, _check_exact),
     "contains": (_contains, {"strip": _FLAG, "ignore_case": _FLAG}, _check_contains),
@@ -288,7 +375,17 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     "number": (_number, {"tolerance": "a number ≥ 0"}, _check_number),
     "json": (_json, {"exact_keys": _FLAG}, _check_json),
+    "python": (None, {"function": "a text", **_LIMITS}, _check_python),
+    "command": (None, {"command": "a list of texts", "score": _FLAG, **_LIMITS}, _check_command),
+    "committee": (
+        None,
+        {"members": "a list of verifiers", "vote": '"majority" or "mean"'},
+        _check_committee,
+    ),
 }
+
+CODE_KINDS = ("python", "command")
+"""Kinds that run code of the suite."""
 
 KINDS = tuple(_KINDS)
 """Kinds that can be used."""

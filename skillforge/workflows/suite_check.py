@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from skillforge.core.rollout import Attempt, Verdict
 from skillforge.core.splits import MIN_FAMILIES, check_splits
-from skillforge.core.task import Split, Suite, Task, VerifierSpec
-from skillforge.core.verify import verify as verify_data_only
+from skillforge.core.task import Split, Suite, Task
+from skillforge.ports import Verifier
 
-Verify = Callable[[VerifierSpec, str | None, str], float]
+PARALLEL = 4
+"""Tasks that are checked at once; a verifier may be a program."""
 
 _WRONG = "⁂"
 """An answer that no task asks for: a lone ornament."""
@@ -22,7 +25,7 @@ class SuiteProblem:
     """Something that makes a suite unfit to decide on."""
 
     code: str
-    """``reference``, ``empty``, ``wrong``, ``unstable`` or ``split``."""
+    """``reference``, ``empty``, ``wrong``, ``unstable``, ``verifier`` or ``split``."""
     message: str
     """What is wrong, where, what was expected, and what to do."""
     task: str | None = None
@@ -67,14 +70,21 @@ class SuiteCheck:
         }
 
 
-def check_suite(suite: Suite, *, verify: Verify = verify_data_only) -> SuiteCheck:
+async def check_suite(suite: Suite, verifier: Verifier) -> SuiteCheck:
     """Check that each task of a suite can be passed, can be failed, and stands in one split.
 
     Args:
         suite: A loaded suite.
-        verify: What scores an answer: ``(verifier, reference, answer) → [0, 1]``.
+        verifier: What scores an answer.
     """
-    problems = [problem for task in suite.tasks for problem in _check_task(task, verify)]
+    seats = asyncio.Semaphore(PARALLEL)
+
+    async def check(task: Task) -> list[SuiteProblem]:
+        async with seats:
+            return await _check_task(suite, task, verifier)
+
+    found = await asyncio.gather(*map(check, suite.tasks))
+    problems = [problem for of_task in found for problem in of_task]
     problems += [
         SuiteProblem(code="split", message=message)
         for message in check_splits(suite.tasks, by=suite.split_by)
@@ -93,31 +103,49 @@ def check_suite(suite: Suite, *, verify: Verify = verify_data_only) -> SuiteChec
     )
 
 
-def _check_task(task: Task, verify: Verify) -> Iterator[SuiteProblem]:
-    def problem(code: str, message: str) -> SuiteProblem:
-        return SuiteProblem(code=code, message=f"task {task.id!r}: {message}", task=task.id)
-
+async def _check_task(suite: Suite, task: Task, verifier: Verifier) -> list[SuiteProblem]:
+    """Have the empty, a wrong and the reference answer scored, each of them twice."""
+    found: list[tuple[str, str]] = []
     answers = {"empty": "", "wrong": _WRONG}
     if task.expected is None:
-        yield problem(
-            "reference",
-            "has no reference answer, so nothing proves that it can be passed; add `expected`",
-        )
+        lacks = "has no reference answer, so nothing proves that it can be passed; add `expected`"
+        found.append(("reference", lacks))
     else:
         answers["reference"] = task.expected
     for code, answer in answers.items():
-        score, again = (verify(task.verifier, task.expected, answer) for _ in range(2))
+        attempt = _answered(suite, task, answer)
+        first, again = [await verifier.verify(task, attempt) for _ in range(2)]
         what = f"the {code} answer {answer[:60]!r}" if answer else "the empty answer"
-        if score != again:
-            yield problem(
-                "unstable",
-                f"two runs of verifier {task.verifier.kind!r} gave {what} {score:g} and {again:g},"
-                " expected the same; make it deterministic",
-            )
-        elif code == "reference" and score != 1:
-            yield problem(code, f"{what} scored {score:g}, expected 1; mend it or the verifier")
-        elif code != "reference" and score != 0:
-            yield problem(code, f"{what} scored {score:g}, expected 0; tighten the verifier")
+        found += _compare(task, code, what, first, again)
+    return [
+        SuiteProblem(code=code, message=f"task {task.id!r}: {message}", task=task.id)
+        for code, message in found
+    ]
+
+
+def _answered(suite: Suite, task: Task, answer: str) -> Attempt:
+    """Return the attempt of a worker that gave this answer, in the file that it belongs in."""
+    named = suite.worker.answer_file
+    written = {named: answer.encode()} if named else {}
+    return Attempt(output=answer, files={**task.files, **written})
+
+
+def _compare(
+    task: Task, code: str, what: str, first: Verdict, again: Verdict
+) -> Iterator[tuple[str, str]]:
+    """Yield code and message of what is wrong with two verdicts on one answer."""
+    failure = first.failure or again.failure
+    if failure is not None or first.score is None or again.score is None:
+        why = failure.message if failure is not None else "no score"
+        yield "verifier", f"{what} could not be scored: {why}; mend the verifier"
+    elif first.score != again.score:
+        scores = f"{first.score:g} and {again.score:g}"
+        twice = f"two runs of verifier {task.verifier.kind!r} gave {what} {scores}"
+        yield "unstable", f"{twice}, expected the same; make it deterministic"
+    elif code == "reference" and first.score != 1:
+        yield code, f"{what} scored {first.score:g}, expected 1; mend it or the verifier"
+    elif code != "reference" and first.score != 0:
+        yield code, f"{what} scored {first.score:g}, expected 0; tighten the verifier"
 
 
 def _warnings(suite: Suite) -> Iterator[str]:

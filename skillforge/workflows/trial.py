@@ -16,11 +16,19 @@ from skillforge.core.digest import canonical_json, json_digest, sha256
 from skillforge.core.events import NewEvent
 from skillforge.core.package import Package
 from skillforge.core.records import read_rollout, write_rollout
-from skillforge.core.rollout import Arm, Attempt, Failure, FailureKind, Rollout, rollout_key
+from skillforge.core.rollout import (
+    Arm,
+    Attempt,
+    Failure,
+    FailureKind,
+    Rollout,
+    Verdict,
+    rollout_key,
+)
 from skillforge.core.task import Task
-from skillforge.core.verify import verify
+from skillforge.core.verify import DataOnlyVerifier
 from skillforge.errors import BudgetSpent, InfraError
-from skillforge.ports import Executor, Ledger, Worker
+from skillforge.ports import Executor, Ledger, Verifier, Worker
 from skillforge.workflows.meter import Meter
 
 INFRA_LIMIT = 6
@@ -53,6 +61,8 @@ class Bench:
     meter: Meter
     run: str
     seed: int
+    verifier: Verifier = field(default_factory=DataOnlyVerifier)
+    """What scores the attempts; code of a suite needs one that can run it."""
     on_rollout: Callable[[Rollout], None] = lambda _: None
     """Called after each rollout is durable, for progress."""
     _failures_in_a_row: int = field(default=0)
@@ -100,7 +110,7 @@ class Bench:
         except BudgetSpent:
             self.meter.forget_rollout()
             raise
-        rollout, blob = _score(key, cell, attempt)
+        rollout, blob = _record(key, cell, attempt, await self._verdict(cell.task, attempt))
         kind = "rollout.failed" if rollout.score is None else "rollout.finished"
         data = {**write_rollout(rollout), "bill": self.meter.unrecorded()}
         event = NewEvent(kind=kind, data=data, run=self.run)
@@ -108,6 +118,12 @@ class Bench:
         self.on_rollout(rollout)
         self._watch(rollout)
         return rollout
+
+    async def _verdict(self, task: Task, attempt: Attempt) -> Verdict:
+        if attempt.failure is None:
+            return await self.verifier.verify(task, attempt)
+        infra = attempt.failure.kind is FailureKind.INFRA
+        return Verdict(score=None if infra else 0.0, failure=attempt.failure)
 
     def _watch(self, rollout: Rollout) -> None:
         self._failures_in_a_row = 0 if rollout.score is not None else self._failures_in_a_row + 1
@@ -128,16 +144,9 @@ def _unreachable(failure: Failure, count: int) -> str:
     )
 
 
-def _score(key: str, cell: Cell, attempt: Attempt) -> tuple[Rollout, bytes]:
-    """Turn an attempt into a rollout and the blob that holds its words."""
-    infra = attempt.failure is not None and attempt.failure.kind is FailureKind.INFRA
-    score: float | None = None
-    if not infra:
-        failed = attempt.failure is not None
-        score = 0.0 if failed else verify(cell.task.verifier, cell.task.expected, attempt.output)
-    blob = canonical_json(
-        {"output": attempt.output, "messages": [dict(m) for m in attempt.transcript]}
-    ).encode()
+def _record(key: str, cell: Cell, attempt: Attempt, verdict: Verdict) -> tuple[Rollout, bytes]:
+    """Turn a scored attempt into a rollout and the blob that holds its words and files."""
+    blob = canonical_json(attempt.to_json()).encode()
     rollout = Rollout(
         key=key,
         task=cell.task.id,
@@ -145,8 +154,8 @@ def _score(key: str, cell: Cell, attempt: Attempt) -> tuple[Rollout, bytes]:
         arm=cell.arm,
         subject=cell.subject,
         replicate=cell.replicate,
-        score=score,
-        failure=attempt.failure,
+        score=verdict.score,
+        failure=verdict.failure,
         finish_reason=attempt.finish_reason,
         prompt_tokens=attempt.prompt_tokens,
         completion_tokens=attempt.completion_tokens,

@@ -6,6 +6,7 @@ ShishirPatil/gorilla#1133 (wrong gold answers are found and left out).
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from skillforge.adapters.suites import load_suite
 from skillforge.adapters.task_import import import_bbh, import_gsm8k
+from skillforge.core.verify import DataOnlyVerifier
 from skillforge.workflows.suite_check import check_suite
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "tasks"
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of publi
 def test_all_of_bbh(tmp_path: Path) -> None:
     """The 27 files give a clean suite of whole families, without the known bad ones."""
     report = import_bbh(CORPUS / "bbh", tmp_path / "bbh", name="bbh", skill="reasoning")
-    check = check_suite(load_suite(tmp_path / "bbh"))
+    check = asyncio.run(check_suite(load_suite(tmp_path / "bbh"), DataOnlyVerifier()))
 
     reasons = Counter(skip.reason.split(" ")[0] for skip in report.skipped)
     assert check.problems == ()
@@ -42,7 +44,7 @@ def test_each_bbh_file(tmp_path: Path, file: Path) -> None:
     """Each file alone gives a clean suite that is split by task."""
     import_bbh(file, tmp_path / "one", name=file.stem, skill="reasoning")
     suite = load_suite(tmp_path / "one")
-    check = check_suite(suite)
+    check = asyncio.run(check_suite(suite, DataOnlyVerifier()))
 
     assert check.problems == ()
     assert suite.split_by == "task"
@@ -53,7 +55,7 @@ def test_each_bbh_file(tmp_path: Path, file: Path) -> None:
 def test_gsm8k(tmp_path: Path, file: str, tasks: int) -> None:
     """Every problem of a file gives a task whose gold number passes."""
     report = import_gsm8k(CORPUS / "gsm8k" / file, tmp_path / "gsm", name="gsm8k", skill="maths")
-    check = check_suite(load_suite(tmp_path / "gsm"))
+    check = asyncio.run(check_suite(load_suite(tmp_path / "gsm"), DataOnlyVerifier()))
 
     assert (report.taken, report.skipped) == (tasks, ())
     assert check.problems == ()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from skillforge.core.task import VerifierSpec
-from skillforge.core.verify import KINDS, PLANNED, check_options, last_number, verify
+from skillforge.core.verify import CODE_KINDS, KINDS, PLANNED, check_options, last_number, verify
 from skillforge.errors import SuiteError
 
 CHOICE = r"(?P<answer>\([A-Z]\))"
@@ -291,5 +291,6 @@ def test_wrong_options_are_named(
 
 
 def test_kinds() -> None:
-    """The data-only kinds are available."""
-    assert KINDS == ("exact", "contains", "regex", "number", "json")
+    """The data-only kinds, those that run code, and committees are available."""
+    assert KINDS[:5] == ("exact", "contains", "regex", "number", "json")
+    assert KINDS[5:] == (*CODE_KINDS, "committee")

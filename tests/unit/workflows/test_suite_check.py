@@ -8,14 +8,20 @@ ShishirPatil/gorilla#1133 (a wrong gold answer).
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from skillforge.core.rollout import Attempt, Failure, FailureKind, Verdict
 from skillforge.core.task import Split, Suite, Task, VerifierSpec, WorkerSpec
-from skillforge.workflows.suite_check import check_suite
+from skillforge.core.verify import DataOnlyVerifier
+from skillforge.ports import Verifier
+from skillforge.workflows.suite_check import SuiteCheck, check_suite
 
 EXACT = VerifierSpec(kind="exact")
 
@@ -47,11 +53,28 @@ def suite(*tasks: Task, split_by: Any = "task") -> Suite:
     )
 
 
+class Scores:
+    """A verifier that gives one score after the other, whatever the answer."""
+
+    def __init__(self, scores: Iterable[float]) -> None:
+        """Take the scores."""
+        self.scores = iter(scores)
+
+    async def verify(self, task: Task, attempt: Attempt) -> Verdict:
+        """Give the next score."""
+        return Verdict(score=next(self.scores))
+
+
+def run_check(checked: Suite, verifier: Verifier | None = None) -> SuiteCheck:
+    """Check a suite with a verifier, the data-only one by default."""
+    return asyncio.run(check_suite(checked, verifier or DataOnlyVerifier()))
+
+
 def test_a_clean_suite() -> None:
     """A suite without fault has neither problems nor warnings, and is counted."""
     tasks = [task(str(i), split=list(Split)[i % 4]) for i in range(8)]
 
-    check = check_suite(suite(*tasks))
+    check = run_check(suite(*tasks))
 
     assert check.ok
     assert check.warnings == ()
@@ -78,7 +101,7 @@ def test_a_clean_suite() -> None:
 )
 def test_unfit_tasks(fields: dict[str, Any], code: str, message: str) -> None:
     """A reference that fails or lacks, and a verifier that passes nonsense, are problems."""
-    check = check_suite(suite(task("a", **fields)))
+    check = run_check(suite(task("a", **fields)))
 
     assert not check.ok
     assert check.problems[0].code == code
@@ -88,7 +111,7 @@ def test_unfit_tasks(fields: dict[str, Any], code: str, message: str) -> None:
 
 def test_a_verifier_that_passes_silence() -> None:
     """A verifier that gives the empty answer a score is a problem."""
-    check = check_suite(suite(task("a")), verify=lambda spec, expected, output: 1.0)
+    check = run_check(suite(task("a")), Scores(itertools.repeat(1.0)))
 
     assert [problem.code for problem in check.problems] == ["empty", "wrong"]
 
@@ -97,10 +120,43 @@ def test_a_verifier_that_wavers() -> None:
     """Two runs of a verifier that disagree are a problem for each answer tried."""
     flips = itertools.cycle([0.0, 1.0])
 
-    check = check_suite(suite(task("a")), verify=lambda spec, expected, output: next(flips))
+    check = run_check(suite(task("a")), Scores(flips))
 
     assert {problem.code for problem in check.problems} == {"unstable"}
     assert len(check.problems) == 3
+
+
+def test_a_verifier_that_fails() -> None:
+    """A verifier that cannot score an answer is a problem of its own, and says why."""
+
+    class Broken:
+        """A verifier that dies each time."""
+
+        async def verify(self, task: Task, attempt: Attempt) -> Verdict:
+            """Die."""
+            failure = Failure(kind=FailureKind.INFRA, message="it died", where="verifier")
+            return Verdict(score=None, failure=failure)
+
+    check = run_check(suite(task("a")), Broken())
+
+    assert {problem.code for problem in check.problems} == {"verifier"}
+    assert "it died" in check.problems[0].message
+
+
+def test_answers_stand_where_the_worker_leaves_them() -> None:
+    """The verifier finds each answer also in the file that the suite's worker would write."""
+
+    class InFile:
+        """A verifier that looks at one file."""
+
+        async def verify(self, task: Task, attempt: Attempt) -> Verdict:
+            """Compare the file."""
+            found = attempt.files["answer.txt"].decode()
+            return Verdict(score=float(found == task.expected and "given" in attempt.files))
+
+    worker = WorkerSpec(kind="command", command=("x",), answer_file="answer.txt")
+
+    assert run_check(replace(suite(task("a", files={"given": b""})), worker=worker), InFile()).ok
 
 
 def test_overlapping_splits() -> None:
@@ -110,7 +166,7 @@ def test_overlapping_splits() -> None:
         task("b", input="X ", family="f", split=Split.SEALED),
     ]
 
-    by_task, by_family = check_suite(suite(*tasks)), check_suite(suite(*tasks, split_by="family"))
+    by_task, by_family = run_check(suite(*tasks)), run_check(suite(*tasks, split_by="family"))
 
     assert [problem.code for problem in by_task.problems] == ["split"]
     assert [problem.code for problem in by_family.problems] == ["split", "split"]
@@ -118,7 +174,7 @@ def test_overlapping_splits() -> None:
 
 def test_warnings() -> None:
     """Few families, and no confirm task, limit a skill without making the suite wrong."""
-    check = check_suite(suite(task("a", split=Split.SCREEN)))
+    check = run_check(suite(task("a", split=Split.SCREEN)))
 
     assert check.ok
     assert "skill 's' has 1 family, fewer than 8" in check.warnings[0]
@@ -127,7 +183,7 @@ def test_warnings() -> None:
 
 def test_json_form() -> None:
     """The JSON form carries the schema, the verdict, and every problem."""
-    check = check_suite(suite(task("a", expected=None)))
+    check = run_check(suite(task("a", expected=None)))
 
     value = json.loads(json.dumps(check.to_json()))
 

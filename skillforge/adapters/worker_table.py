@@ -11,8 +11,10 @@ from pydantic import (
     Field,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
+from skillforge.core.packs import SKILL_FOLDERS
 from skillforge.core.prompts import check_template
 from skillforge.core.task import WorkerSpec
 from skillforge.errors import SuiteError
@@ -26,6 +28,14 @@ _KINDS = {
     "function": ("python",),
     "usd_per_attempt": ("python", "command"),
     "tokens_per_attempt": ("python", "command"),
+    "command": ("command",),
+    "harness": ("command",),
+    "answer_file": ("command",),
+    "environment": ("command",),
+    "network": ("command",),
+    "memory_mib": ("command",),
+    "disk_mib": ("command",),
+    "output_kib": ("command",),
 }
 """Settings that only some kinds of worker have, with those kinds."""
 
@@ -39,7 +49,7 @@ Limit = Annotated[int, Field(ge=1)]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class WorkerRow(BaseModel):
+class WorkerTable(BaseModel):
     """One ``[worker]`` table; a setting of another kind of worker is refused, not ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -58,6 +68,14 @@ class WorkerRow(BaseModel):
     function: Reference | None = None
     usd_per_attempt: Usd | None = None
     tokens_per_attempt: Annotated[int, Field(ge=0)] = 0
+    command: list[str] = Field(default_factory=list)
+    harness: Literal[tuple(SKILL_FOLDERS)] = "claude-code"  # type: ignore[valid-type]
+    answer_file: str = ""
+    environment: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    network: bool = True
+    memory_mib: Limit | None = None
+    disk_mib: Limit = WorkerSpec().disk_mib
+    output_kib: Limit = WorkerSpec().output_kib
 
     @field_validator(*_KINDS)
     @classmethod
@@ -72,7 +90,14 @@ class WorkerRow(BaseModel):
                 raise ValueError(str(error)) from error
         return value
 
-    def settings(self) -> dict[str, Any]:
-        """Return the table as arguments of `WorkerSpec`."""
-        values = self.model_dump().items()
-        return {key: tuple(v) if isinstance(v, list) else v for key, v in values}
+    @model_validator(mode="after")
+    def _has_its_command(self) -> WorkerTable:
+        if self.kind == "command" and not self.command:
+            raise ValueError("a command worker needs `command`, a list of program and arguments")
+        return self
+
+    def spec(self) -> WorkerSpec:
+        """Return the worker as the core knows it."""
+        values: dict[str, Any] = self.model_dump()
+        lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return WorkerSpec(**values | lists)
