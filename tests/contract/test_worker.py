@@ -17,7 +17,6 @@ from skillforge.adapters.models import LitellmModel
 from skillforge.adapters.python_worker import PythonWorker
 from skillforge.adapters.workers import ChatWorker
 from skillforge.core.package import Package
-from skillforge.core.retry import RetryPolicy
 from skillforge.core.rollout import Attempt, FailureKind
 from skillforge.core.shown import description_only
 from skillforge.core.task import Split, Task, VerifierSpec, WorkerSpec
