@@ -132,7 +132,7 @@ def test_adopt_takes_a_date_and_refuses_what_was_never_staged(processes, staged)
     """A day that was too early has nothing; today's newest is taken; another version is named."""
     version = row(processes, staged)["staged"][0]
     early = processes.run("adopt", SKILL, "2001-02-03", cwd=staged)
-    assert (early.code, "nothing is staged since 2001-02-03" in early.stderr) == (1, True)
+    assert (early.code, "nothing is staged from 2001-02-03 or before" in early.stderr) == (1, True)
     other = processes.run("adopt", SKILL, row(processes, staged)["version"], cwd=staged)
     assert (other.code, f"use one of {version[:10]}" in other.stderr) == (1, True)
     today = processes.run("adopt", SKILL, "9999-12-30", "--json", cwd=staged)
