@@ -127,7 +127,7 @@ class Project:
             return analytics.skills_frame(session.curator.state, every=every)
 
     def package(self, skill: str, version: str | None = None) -> Package:
-        """Return the files of a skill: its current version, or one named by a prefix.
+        """Return the files of a skill: its current version, or one named by hash, prefix or date.
 
         Raises:
             SkillError: No such skill or version, or an ambiguous prefix.

@@ -51,13 +51,14 @@ class ProjectLock:
                     raise
                 click.echo(f"note: waiting for {self.holder()}", err=True)
                 self._lock.acquire(timeout=patience - NOTICE)
-            self._sign()
         except Timeout:
             return False
         except OSError as error:
             raise LedgerError(
                 f"{self._note.parent}: {error}; check that the folder can be written"
             ) from error
+        with suppress(OSError):  # a full disk keeps nobody from reading
+            self._sign()
         return True
 
     def release(self) -> None:

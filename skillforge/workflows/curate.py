@@ -163,10 +163,11 @@ class Curator:
     ) -> None:
         """Put a version forward to take the place of the one it was decided against.
 
-        The folder is not touched. Staging what is staged already, on the same base, does nothing.
+        The folder is not touched. A run stages a candidate once: what was adopted since, and
+        perhaps undone, does not come back because the run goes on after a crash.
         """
-        known = self.state.staged.get(skill, ())
-        if not any((s.version, s.base) == (version, base) for s in known):
+        known = self.ledger.events(kinds=("version.staged",), run=run)
+        if not any(event.data["candidate"] == candidate for event in known):
             data = {"skill": skill, "version": version, "base": base}
             data |= {"candidate": candidate, "evidence": evidence}
             self.ledger.append([NewEvent(kind="version.staged", data=data, run=run)])
@@ -220,7 +221,7 @@ class Curator:
             early = {s.version for s in then.staged.get(skill, ())}
             waiting = tuple(s for s in waiting if s.version in early)
         if not waiting:
-            when = "" if then is None else f" since {version}"
+            when = "" if then is None else f" from {version} or before"
             raise SkillError(
                 f"{skill}: nothing is staged{when}; `skillforge list` shows what is, `skillforge "
                 "rollback --to VERSION` serves a version that was served before"

@@ -307,6 +307,9 @@ class Evolver:
             candidate=best.id,
             evidence=Decision.PROBATION.value,
         )
+        if all(s.version != version for s in curator.state.staged.get(base.name, ())):
+            best.reasons = (*best.reasons, "adopted by this run before, and undone since")
+            return
         report.staged = version
         if self.settings.stage_only:
             return

@@ -25,6 +25,7 @@ STEPS = (
     "candidate.screened",
     "gate.registered",
     "gate.decided",
+    "version.staged",
     "version.adopted",
     "folder.written",
 )

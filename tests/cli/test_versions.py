@@ -32,26 +32,26 @@ from skillforge.core.library_fold import FOLDED, fold
 from skillforge.workflows.curate import Curator
 
 SKILL = "mumble"
+EVOLVE = ("evolve", SKILL, "--suite", "small", "--json")
 MANY = 3
 """Skills that each kind of command is given at once."""
 
 
 @pytest.fixture(scope="module")
-def night(server, processes, tmp_path_factory) -> tuple[Path, dict]:
-    """Return a project after a night that only stages, and what the night reported."""
-    root = write_project(tmp_path_factory.mktemp("night") / "project", server.url)
+def evolved(server, processes, tmp_path_factory) -> tuple[Path, dict]:
+    """Return a project in which `evolve` has only staged, and what it reported."""
+    root = write_project(tmp_path_factory.mktemp("evolved") / "project", server.url)
     before = folder_bytes(root / "skills")
-    staging = {"SKILLFORGE_EVOLVE_STAGE_ONLY": "true", "SKILLFORGE_NIGHTLY_SKILLS": f'["{SKILL}"]'}
-    done = processes.run("nightly", "--suite", "small", "--json", cwd=root, env=staging)
+    done = processes.run(*EVOLVE, "--stage-only", cwd=root)
     assert done.code == 0, done.stderr
     assert folder_bytes(root / "skills") == before
     return root, done.json
 
 
 @pytest.fixture
-def staged(night, tmp_path) -> Path:
+def staged(evolved, tmp_path) -> Path:
     """Return a copy of that project."""
-    return Path(shutil.copytree(night[0], tmp_path / "project"))
+    return Path(shutil.copytree(evolved[0], tmp_path / "project"))
 
 
 def row(processes, root: Path, name: str = SKILL) -> dict:
@@ -60,12 +60,11 @@ def row(processes, root: Path, name: str = SKILL) -> dict:
     return next(r for r in rows if r["skill"] == name)
 
 
-def test_a_night_that_only_stages_leaves_the_folder_alone_until_adopt(processes, night, staged):
-    """What is proven is listed, shown and told; `adopt` writes it, with its cohort's verdict."""
-    report = night[1]["skills"][0]
+def test_what_is_staged_leaves_the_folder_alone_until_adopt(processes, evolved, staged):
+    """What is proven is listed, shown and told; `adopt` writes it; then nothing is staged."""
+    report = evolved[1]
     version = report["staged"]
     assert report["adopted"] is None
-    assert [p["version"] for p in night[1]["promoted"]] == [version]
     assert row(processes, staged)["staged"] == [version]
     for command in ("show", "history"):
         (waiting,) = processes.run(command, SKILL, "--json", cwd=staged).json["staged"]
@@ -77,9 +76,9 @@ def test_a_night_that_only_stages_leaves_the_folder_alone_until_adopt(processes,
 
     done = processes.run("adopt", SKILL, "--json", cwd=staged)
     assert done.code == 0, done.stderr
-    assert (done.json["version"], done.json["evidence"]) == (version, "promoted")
+    assert (done.json["version"], done.json["evidence"]) == (version, "probation")
     after = row(processes, staged)
-    assert (after["version"], after["status"], after["staged"]) == (version, "promoted", [])
+    assert (after["version"], after["status"], after["staged"]) == (version, "probation", [])
     text = (staged / "skills" / SKILL / "SKILL.md").read_text()
     assert processes.run("show", SKILL, "--json", cwd=staged).json["body"] in text
     again = processes.run("adopt", SKILL, cwd=staged)
@@ -87,20 +86,12 @@ def test_a_night_that_only_stages_leaves_the_folder_alone_until_adopt(processes,
     assert processes.run("replay", cwd=staged).code == 0
 
 
-def test_evolve_stages_by_a_flag_that_overrides_the_project(server, processes, tmp_path):
-    """Exit code 0, nothing written; the flag's opposite adopts at once."""
+def test_a_flag_overrides_what_the_project_says_of_staging(server, processes, evolved, tmp_path):
+    """With `--adopt` what is proven is written at once, in a project that only stages."""
     root = write_project(tmp_path / "project", server.url)
-    before = folder_bytes(root / "skills")
-    call = ("evolve", SKILL, "--suite", "small", "--json")
-    waits = processes.run(*call, "--stage-only", cwd=root)
-    assert waits.code == 0, waits.stderr
-    assert waits.json["adopted"] is None
-    assert folder_bytes(root / "skills") == before
-    assert event_counts(root)["version.adopted"] == 0
-    shutil.rmtree(root / ".skillforge")
     setting = {"SKILLFORGE_EVOLVE_STAGE_ONLY": "true"}
-    writes = processes.run(*call, "--adopt", cwd=root, env=setting)
-    assert (writes.json["adopted"], writes.json["staged"]) == (waits.json["staged"], None)
+    writes = processes.run(*EVOLVE, "--adopt", cwd=root, env=setting)
+    assert (writes.json["adopted"], writes.json["staged"]) == (evolved[1]["staged"], None)
     kinds = [kind for kind in event_kinds(root) if kind.startswith("version.")]
     assert kinds == ["version.staged", "version.adopted"]
 
@@ -132,7 +123,7 @@ def test_adopt_takes_a_date_and_refuses_what_was_never_staged(processes, staged)
     """A day that was too early has nothing; today's newest is taken; another version is named."""
     version = row(processes, staged)["staged"][0]
     early = processes.run("adopt", SKILL, "2001-02-03", cwd=staged)
-    assert (early.code, "nothing is staged since 2001-02-03" in early.stderr) == (1, True)
+    assert (early.code, "nothing is staged from 2001-02-03 or before" in early.stderr) == (1, True)
     other = processes.run("adopt", SKILL, row(processes, staged)["version"], cwd=staged)
     assert (other.code, f"use one of {version[:10]}" in other.stderr) == (1, True)
     today = processes.run("adopt", SKILL, "9999-12-30", "--json", cwd=staged)

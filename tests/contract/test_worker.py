@@ -91,9 +91,7 @@ def make(kind: str, endpoint: LoopbackServer, folder: Path, **settings) -> Worke
         return PythonWorker(
             function=load_function("suite_code:work", folder, "function"), spec=spec
         )
-    model = LitellmModel(
-        "openai/echo", api_base=endpoint.url, prices=FREE, retry=RetryPolicy(retries=0)
-    )
+    model = LitellmModel("openai/echo", api_base=endpoint.url, prices=FREE)
     if kind == "chat":
         return ChatWorker(model=model, spec=spec)
     look = load_function("suite_code:look", folder, "tools")

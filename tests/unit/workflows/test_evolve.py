@@ -1,6 +1,7 @@
 """Evolving one skill in a planted world, where the right decision is known."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from support.world import PlantedWorker, make_world, skill, suite
@@ -225,3 +226,32 @@ def test_too_few_families_to_infer_over_are_an_error(tmp_path):
     rules = GateRules(inference="families")
     with pytest.raises(SuiteError, match=r"needs at least 30 families .* found 3"):
         asyncio.run(evolver(world, PlantedWorker(base=0.3), rules=rules).evolve("ask"))
+
+
+def test_what_was_undone_does_not_come_back_when_the_run_goes_on(tmp_path):
+    """A roll-back between a crash and the same command again is not overruled by it."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    worker = PlantedWorker(base=0.1, examples=0.8)
+    first = asyncio.run(evolver(world, worker).evolve("ask"))
+    assert first.adopted is not None
+    world.curator.roll_back("ask", reason="test")
+    again = asyncio.run(evolver(world, worker).evolve("ask"))
+
+    assert (again.adopted, again.staged) == (None, None)
+    assert world.library.read("ask").version == again.base
+    assert len(list(world.ledger.events(kinds=("version.staged",)))) == 1
+
+
+def test_a_run_that_only_stages_writes_nothing_to_the_folder(tmp_path):
+    """What is proven waits on its base; the next run of the same world may still adopt it."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    worker = PlantedWorker(base=0.1, examples=0.8)
+    waits = evolver(world, worker)
+    waits.settings = replace(waits.settings, stage_only=True)
+    report = asyncio.run(waits.evolve("ask"))
+    (staged,) = world.curator.state.staged["ask"]
+
+    assert (report.adopted, report.staged) == (None, staged.version)
+    assert staged.base == report.base == world.library.read("ask").version
+    assert asyncio.run(evolver(world, worker).evolve("ask")).adopted == staged.version
+    assert world.library.read("ask").version == staged.version

@@ -130,3 +130,21 @@ def test_what_is_proven_but_not_adopted_is_not_promoted(tmp_path):
     (closed,) = world.ledger.events(kinds=("cohort.closed",))
     assert {c["id"] for c in proven} <= {m["candidate"] for m in closed.data["members"]}
     assert replay(world.ledger).problems == ()
+
+
+def test_what_a_night_stages_gets_its_cohorts_verdict_and_stands_on_it_when_adopted(tmp_path):
+    """A night that writes nothing promotes what is staged; adopting it later says so."""
+    world = make_world(tmp_path, library())
+    night = nightly(world, PlantedWorker(base=0.2, examples=0.75))
+    night.evolver.settings = EvolveSettings(stage_only=True)
+    before = world.library.read("alpha")
+    report = asyncio.run(night.run(["alpha"])).to_json()
+
+    assert world.library.read("alpha") == before
+    (staged,) = world.curator.state.staged["alpha"]
+    assert [p["version"] for p in report["promoted"]] == [staged.version]
+    assert staged.evidence == "promoted"
+    assert world.curator.adopt("alpha") == staged.version == world.library.read("alpha").version
+    assert world.curator.state.skill("alpha").evidence == "promoted"
+    assert world.curator.state.current("alpha").status.value == "promoted"
+    assert replay(world.ledger).problems == ()
