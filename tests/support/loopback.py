@@ -188,6 +188,12 @@ class _Log:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    """Connections that may wait to be accepted; beyond it the system resets some."""
+
+
 class LoopbackServer:
     """The server; a context manager that stops it and its threads."""
 
@@ -195,8 +201,7 @@ class LoopbackServer:
         self._log = _Log()
         self._stopping = threading.Event()
         self.script(script)
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
+        self._http = _Http(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(
             target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         )
