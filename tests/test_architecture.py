@@ -73,7 +73,11 @@ def is_own_part(path, parts):
     return (path.name, parts[2:3]) in OWN_PARTS
 
 
-OWN_PARTS = [("files.py", ["skill_folders"])]
+OWN_PARTS = [
+    ("files.py", ["skill_folders"]),
+    ("ledger.py", ["blobs"]),
+    ("salvage.py", ["ledger"]),
+]
 """Adapters cut in two for length."""
 
 

@@ -79,12 +79,10 @@ class Engine:
 
     def _carry(self, run: Run) -> None:
         """Book what the run had spent before it was interrupted."""
-        before = list(map(read_rollout, self.session.ledger.events(run=run.id, kinds=ROLLOUTS)))
-        self.meter.carry(
-            usd=sum(r.cost_usd for r in before),
-            tokens=sum(r.prompt_tokens + r.completion_tokens for r in before),
-            rollouts=len(before),
-        )
+        events = self.session.ledger.events(run=run.id, kinds=ROLLOUTS)
+        for rollout in map(read_rollout, events):
+            tokens = rollout.prompt_tokens + rollout.completion_tokens
+            self.meter.carry(usd=rollout.cost_usd, tokens=tokens, rollouts=1)
 
     def bench(self, run: Run) -> Bench:
         """Return the bench that a run's rollouts go through."""

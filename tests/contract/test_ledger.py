@@ -58,7 +58,7 @@ def ledger(reopen):
 def test_a_new_ledger_is_empty(ledger):
     """A store without events yields none and finds nothing."""
     assert list(ledger.events()) == []
-    assert ledger.find_rollout("k") is None
+    assert ledger.find_rollouts(["k"]) == {}
 
 
 def test_appending_nothing_stores_nothing(ledger):
@@ -215,11 +215,10 @@ def test_a_finished_rollout_without_key_is_refused(ledger):
 def test_only_finished_rollouts_are_found(ledger):
     """A failed rollout and other events with that key are not taken for a result."""
     ledger.append([new("rollout.failed", key="k"), new("gate.decided", key="k")])
-    assert ledger.find_rollout("k") is None
+    assert ledger.find_rollouts(["k"]) == {}
 
     (finished,) = ledger.append([new("rollout.finished", key="k", score=1.0)])
-    assert ledger.find_rollout("k") == finished
-    assert ledger.find_rollout("other") is None
+    assert ledger.find_rollouts(["other", "k", "k"]) == {"k": finished}
 
 
 def test_the_first_of_two_results_stands(ledger):
@@ -228,7 +227,7 @@ def test_the_first_of_two_results_stands(ledger):
         [new("rollout.finished", key="k", score=s) for s in (0.0, 1.0)],
     )
 
-    assert ledger.find_rollout("k") == first
+    assert ledger.find_rollouts(["k"]) == {"k": first}
 
 
 def test_a_clock_of_whole_seconds_keeps_the_chain(tmp_path):
@@ -290,7 +289,11 @@ def test_events_cannot_be_changed_or_deleted(path, statement):
     assert check_chain(reading(path)) == 3
 
 
-DROP = ("DROP TRIGGER events_keep", "DROP TRIGGER events_stay")
+DROP = (
+    "DROP TRIGGER events_keep",
+    "DROP TRIGGER events_stay",
+    "DROP INDEX events_by_about",  # it reads the data as JSON
+)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +322,7 @@ def test_an_event_that_is_no_json_is_named(path, text):
     """Data that cannot be read is an error with the event's number, not a crash."""
     raw(path, *DROP, f"UPDATE events SET data = '{text}' WHERE seq = 3")
     with pytest.raises(LedgerError, match=r"event 3 .* no JSON"):
-        reading(path)
+        [event.data for event in reading(path)]
 
 
 @pytest.mark.parametrize(
@@ -334,7 +337,7 @@ def test_a_changed_rollout_is_not_reused(path, tampering):
     raw(path, *DROP, tampering)
     ledger = SqliteLedger(path)
 
-    assert ledger.find_rollout("k") is ledger.find_rollout("other") is None
+    assert ledger.find_rollouts(["k"]) == ledger.find_rollouts(["other"]) == {}
     ledger.close()
 
 
@@ -469,7 +472,7 @@ path = Path(sys.argv[1])
 def store(ledger, i, size=200):
     blob = f"{sys.argv[2:]} {i} ".encode() * size
     event = NewEvent(kind="k", data={"i": i, "who": sys.argv[2:], "blob": sha256(blob)})
-    return ledger.record([event], blobs=[blob])[0].seq
+    ledger.record([event], blobs=[blob])
 """
 
 
@@ -565,7 +568,8 @@ def test_no_space_left(tmp_path):
             for i in range(10_000):
                 blob = os.urandom(3_000)
                 event = NewEvent(kind="k", data={"blob": sha256(blob)})
-                done = ledger.record([event], blobs=[blob])[0].seq
+                ledger.record([event], blobs=[blob])
+                done += 1
         except LedgerError as error:
             print(json.dumps([done, str(error)]))
         """,
@@ -589,7 +593,8 @@ def test_kill_nine_while_appending(tmp_path):
     code = """
     ledger = SqliteLedger(path)
     for i in range(100_000):
-        print(store(ledger, i, size=1 + i % 50), flush=True)
+        store(ledger, i, size=1 + i % 50)
+        print("stored", flush=True)
     """
     rng = random.Random(20)
     acknowledged = 0
@@ -601,9 +606,10 @@ def test_kill_nine_while_appending(tmp_path):
             lines += process.stdout.readlines()
             errors = process.stderr.read()
         assert process.returncode == -signal.SIGKILL, errors
-        acknowledged = max(int(line) for line in lines if line.endswith("\n"))
+        acknowledged += lines.count("stored\n")
         events = verified(path)
         # The one that was under way may have been stored without having been acknowledged.
         assert len(events) - acknowledged in (0, 1)
+        acknowledged = len(events)
 
     assert acknowledged > 20
