@@ -89,6 +89,10 @@ class Ledger(Protocol):
     def record(self, events: Sequence[NewEvent], *, blobs: Sequence[bytes]) -> None:
         """Store events together with the blobs that they name: all of them or none."""
 
+    @property
+    def head(self) -> int:
+        """Number of the last event; 0 where there is none."""
+
     def events(
         self,
         *,
@@ -120,6 +124,9 @@ class Ledger(Protocol):
             BlobErased: They were erased on purpose.
             LedgerError: Nothing is stored under it, or what is there is damaged.
         """
+
+    def damaged_blobs(self) -> Iterable[str]:
+        """Say of each blob that cannot be read, though nobody erased it, what is wrong."""
 
     def erase(self, digests: Sequence[str], *, reason: str) -> None:
         """Erase blobs for good and write down that and why; the chain stays intact.

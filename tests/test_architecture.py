@@ -76,6 +76,7 @@ def is_own_part(path, parts):
 OWN_PARTS = [
     ("files.py", ["skill_folders"]),
     ("ledger.py", ["blobs"]),
+    ("salvage.py", ["blobs"]),
     ("salvage.py", ["ledger"]),
 ]
 """Adapters cut in two for length."""

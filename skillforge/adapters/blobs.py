@@ -73,8 +73,24 @@ class Blobs:
                 f"{self._name}: nothing is stored under {digest[:12]} any more: it was erased; "
                 "`skillforge log --kind blob.erased` says why"
             )
+        return self.checked(digest, row[0])
+
+    def damaged(self) -> Iterator[str]:
+        """Say of each blob that cannot be read what is wrong with it."""
+        for _, digest, frame in self._frames():
+            try:
+                self.checked(digest, frame)
+            except LedgerError as error:
+                yield str(error)
+
+    def checked(self, digest: str, frame: bytes) -> bytes:
+        """Return the data of a frame, checked against its hash.
+
+        Raises:
+            LedgerError: It is damaged.
+        """
         try:
-            data = self._codec.decompress(row[0])
+            data = self._codec.decompress(frame)
             fault = "" if sha256(data) == digest else f"hash to {sha256(data)[:12]}"
         except ValueError as error:
             data, fault = b"", f"cannot be read ({error})"
@@ -84,11 +100,6 @@ class Blobs:
                 "restore ledger.db from a backup"
             )
         return data
-
-    def digests(self) -> Iterator[str]:
-        """Yield the hash of every blob that is not erased."""
-        for _, digest, _ in self._frames():
-            yield digest
 
     @property
     def due(self) -> bool:
@@ -100,10 +111,11 @@ class Blobs:
         import zstandard
 
         self._train_at *= 2
+        codec = self._codec
         samples: list[bytes | bytearray | memoryview] = []
         size = last = 0
         for blob_id, _, frame in self._frames():
-            samples.append(self._codec.decompress(frame)[:DICTIONARY])
+            samples.append(codec.decompress(frame)[:DICTIONARY])
             size, last = size + len(samples[-1]), blob_id
             if size > SAMPLED:
                 break

@@ -13,7 +13,7 @@ from skillforge.errors import ConfigError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FULL, OVERDUE = 256, 0.1
+FULL, OVERDUE = 512, 0.1
 """Results, and seconds since the first of them, after which the reader has its turn."""
 
 

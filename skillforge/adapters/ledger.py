@@ -60,7 +60,8 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Name and statements; each is applied in one transaction together with its own record."""
 
-_SELECT = "SELECT seq, at, kind, run, data, previous, hash FROM events"
+SELECT_EVENTS = "SELECT seq, at, kind, run, data, previous, hash FROM events"
+"""Begins a query whose rows `read_event` reads."""
 
 PAGE = 500
 """Rows that are read at once."""
@@ -90,7 +91,6 @@ class SqliteLedger:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None, timeout=patience)
             try:
-                self._refuse_if_cut_short()
                 self._migrate_patiently(patience)
                 self._blobs = Blobs(self._db, str(self.path))
             except BaseException:
@@ -115,6 +115,12 @@ class SqliteLedger:
             with self._transaction():
                 self._blobs.train()
 
+    @property
+    def head(self) -> int:
+        """Number of the last event; 0 where there is none."""
+        with self._explained():
+            return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
+
     def events(
         self,
         *,
@@ -129,7 +135,7 @@ class SqliteLedger:
         index of its own, a page at a time, and they are merged by number.
         """
         with self._explained():
-            (last,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
+            last = self.head
             if run is not None and kinds is None:
                 found = self._db.execute("SELECT DISTINCT kind FROM events WHERE run = ?", (run,))
                 kinds = [kind for (kind,) in found.fetchall()]
@@ -138,14 +144,14 @@ class SqliteLedger:
             self._stream(after, last, {"kind": kind, "run": run, _ABOUT: who})
             for kind, who in dict.fromkeys(choices)
         ]
-        return map(_event, merge(*streams))
+        return map(read_event, merge(*streams))
 
     def _stream(self, after: int, last: int, wanted: Mapping[str, str | None]) -> Iterator[Any]:
         """Yield rows in order; no statement stays open between two pages."""
         narrow = {what: value for what, value in wanted.items() if value is not None}
         where = " AND ".join([f"{what} = ?" for what in narrow] + ["seq > ? AND seq <= ?"])
         by = " INDEXED BY events_by_about" if _ABOUT in narrow else ""
-        query = f"{_SELECT}{by} WHERE {where} ORDER BY seq LIMIT {PAGE}"
+        query = f"{SELECT_EVENTS}{by} WHERE {where} ORDER BY seq LIMIT {PAGE}"
         rows: list[Any] = []
         while True:
             with self._explained():
@@ -159,10 +165,10 @@ class SqliteLedger:
         """Return the finished rollouts of those keys that are what their hash covers."""
         found: dict[str, Event] = {}
         for some in (keys[i : i + PAGE] for i in range(0, len(keys), PAGE)):
-            query = f"{_SELECT} WHERE key IN ({','.join('?' * len(some))}) ORDER BY seq"
+            query = f"{SELECT_EVENTS} WHERE key IN ({','.join('?' * len(some))}) ORDER BY seq"
             with self._explained():
                 rows = self._db.execute(query, some).fetchall()
-            for event in map(_event, rows):
+            for event in map(read_event, rows):
                 if is_intact(event):
                     found.setdefault(event.data["key"], event)
         wanted = set(keys)
@@ -179,24 +185,43 @@ class SqliteLedger:
         with self._explained():
             return self._blobs.get(digest)
 
-    def blobs(self) -> Iterator[str]:
-        """Yield the hash of every blob that is not erased."""
+    def damaged_blobs(self) -> Iterator[str]:
+        """Say of each blob that cannot be read what is wrong with it."""
         with self._explained():
-            yield from self._blobs.digests()
+            yield from self._blobs.damaged()
+
+    def restore(self, events: Sequence[Event]) -> None:
+        """Store events of another ledger as they are.
+
+        Raises:
+            LedgerError: They do not go on where this chain ends.
+        """
+        with self._transaction():
+            previous = self._last()[1]
+            for event in events:
+                if event.previous != previous:
+                    raise LedgerError(f"{self.path}: event {event.seq} does not go on with it")
+                previous = event.hash
+            self._insert([(*_row(event), _key(event.kind, event.data)) for event in events])
 
     def _insert_events(self, events: Sequence[NewEvent]) -> list[Event]:
-        last = self._db.execute("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").fetchone()
-        seq, previous = last or (0, GENESIS)
+        seq, previous = self._last()
         linked, rows = [], []
         for new in events:
             seq += 1
             event = link(new, seq=seq, at=self._clock(), previous=previous)
             previous = event.hash
-            key = new.data["key"] if new.kind == "rollout.finished" else None
             linked.append(event)
-            rows.append((*_row(event), key))
-        self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            rows.append((*_row(event), _key(new.kind, new.data)))
+        self._insert(rows)
         return linked
+
+    def _last(self) -> tuple[int, str]:
+        row = self._db.execute("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+        return row or (0, GENESIS)
+
+    def _insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def erase(self, digests: Sequence[str], *, reason: str) -> None:
         """Erase blobs for good; see `skillforge.ports.Ledger`.
@@ -224,10 +249,10 @@ class SqliteLedger:
         query = "SELECT seq, digest, checkpoint.data FROM checkpoint"
         with self._explained():
             kept = self._db.execute(query).fetchone()
-            row = kept and self._db.execute(f"{_SELECT} WHERE seq = ?", kept[:1]).fetchone()
+            row = kept and self._db.execute(f"{SELECT_EVENTS} WHERE seq = ?", kept[:1]).fetchone()
         if not row:
             return None
-        event, (_, digest, data) = _event(row), kept
+        event, (_, digest, data) = read_event(row), kept
         return (event, data) if digest == sha256(event.hash.encode() + data) else None
 
     def save_checkpoint(self, event: Event, data: bytes) -> None:
@@ -236,18 +261,6 @@ class SqliteLedger:
         with self._transaction():
             self._db.execute(
                 "INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", (event.seq, digest, data)
-            )
-
-    def _refuse_if_cut_short(self) -> None:
-        """Refuse a file that ends before its last page, before anything is written to it."""
-        wal = self.path.with_name(self.path.name + "-wal")
-        if wal.exists() and wal.stat().st_size:
-            return  # pages may still be on their way from the log to the file
-        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
-        (size,) = self._db.execute("PRAGMA page_size").fetchone()
-        if (found := self.path.stat().st_size) < pages * size:
-            raise sqlite3.DatabaseError(
-                f"malformed: it has {found} bytes, expected {pages * size}; it was cut short"
             )
 
     def _migrate_patiently(self, patience: float) -> None:
@@ -335,9 +348,14 @@ def _advice(message: str) -> str:
     return "check that the folder exists and can be written"
 
 
-def _event(row: tuple[int, float, str, str, str, str, str]) -> Event:
+def read_event(row: tuple[int, float, str, str, str, str, str]) -> Event:
+    """Return the event of a row that `SELECT_EVENTS` gives."""
     seq, at, kind, run, text, previous, digest = row
     return Event(seq=seq, at=at, kind=kind, run=run, text=text, previous=previous, hash=digest)
+
+
+def _key(kind: str, data: Mapping[str, Any]) -> str | None:
+    return data["key"] if kind == "rollout.finished" else None
 
 
 def _row(event: Event) -> tuple[int, float, str, str, str, str, str]:

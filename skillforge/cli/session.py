@@ -133,6 +133,21 @@ def make_embedder(model: str) -> Embedder:
     return SentenceEmbedder(model)
 
 
+def project_root(folder: Path | None) -> Path:
+    """Return the project's folder: the one that is named, or the nearest one upwards from here.
+
+    Raises:
+        ConfigError: There is no project here.
+    """
+    root = folder or find_project(Path.cwd())
+    if root is None:
+        raise ConfigError(
+            f"no {FILE} in {Path.cwd()} or above it: run `skillforge init`, or name the folder "
+            "with --project"
+        )
+    return root
+
+
 @contextmanager
 def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Session]:
     """Open the project at or above a folder and bring its ledger and folder in step.
@@ -147,13 +162,7 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
         ConfigError: There is no project here.
         LedgerError: Another command is writing, or the ledger cannot be opened.
     """
-    root = folder or find_project(Path.cwd())
-    if root is None:
-        raise ConfigError(
-            f"no {FILE} in {Path.cwd()} or above it: run `skillforge init`, or name the folder "
-            "with --project"
-        )
-    project = load_project(root, os.environ)
+    project = load_project(project_root(folder), os.environ)
     with ExitStack() as stack:
         lock = _lock(project, write)
         if lock is not None:

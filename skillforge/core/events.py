@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from skillforge.core.digest import canonical_json, sha256
@@ -96,8 +96,10 @@ def event_hash(seq: int, at: float, kind: str, run: str, text: str, previous: st
     >>> event_hash(1, 2.0, "k", "r", '{"a":1}', "") == json_digest([1, 2.0, "k", "r", {"a": 1}, ""])
     True
     """
-    head = canonical_json([seq, at, kind, run])
-    return sha256(f'{head[:-1]},{text},"{previous}"]'.encode())
+    return sha256(f'[{seq},{at!r},{_quoted(kind)},{_quoted(run)},{text},"{previous}"]'.encode())
+
+
+_quoted = lru_cache(maxsize=64)(canonical_json)
 
 
 def is_intact(event: Event) -> bool:

@@ -11,11 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from skillforge.core.events import NewEvent
+from skillforge.core.checkpoint import read_state, write_state
+from skillforge.core.events import Event, NewEvent
 from skillforge.core.library import FOLDED, LibraryState, SkillRecord, fold, suggest
 from skillforge.core.package import Package, pack, unpack
 from skillforge.errors import SkillError
 from skillforge.ports import Ledger, Library
+
+CHECKPOINT_EVERY = 1000
+"""Events folded in, after which the state is worth keeping."""
+
+
+def load_state(ledger: Ledger) -> tuple[LibraryState, int]:
+    """Return the state at the ledger's checkpoint and the number of its event, or the beginning."""
+    kept = ledger.load_checkpoint()
+    state = None if kept is None else read_state(kept[1])
+    return (LibraryState(), 0) if kept is None or state is None else (state, kept[0].seq)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,16 +35,31 @@ class Curator:
 
     ledger: Ledger
     library: Library
-    _seen: int = 0
+    _seen: int = -1
+    """Number of the last event that was looked at; -1 before the first look."""
+    _unkept: list[Event] = field(default_factory=list)
+    """Events folded in since the last checkpoint."""
     _state: LibraryState = field(default_factory=LibraryState)
 
     @property
     def state(self) -> LibraryState:
-        """The library as of the last event; only new events are folded in."""
-        fresh = list(self.ledger.events(after=self._seen, kinds=FOLDED))
-        if fresh:
-            self._state, self._seen = fold(fresh, self._state), fresh[-1].seq
+        """The library as of the last event; only events since the checkpoint are folded in."""
+        head = self.ledger.head
+        if self._seen < 0:
+            self._state, self._seen = load_state(self.ledger)
+        if head > self._seen:
+            fresh = list(self.ledger.events(after=self._seen, kinds=FOLDED))
+            self._state = fold(fresh, self._state)
+            self._seen = max([head, *(event.seq for event in fresh[-1:])])
+            self._unkept += fresh
         return self._state
+
+    def keep_checkpoint(self) -> None:
+        """Keep the state in the ledger once it took many events to come to it."""
+        state = self.state
+        if len(self._unkept) >= CHECKPOINT_EVERY:
+            self.ledger.save_checkpoint(self._unkept[-1], write_state(state))
+            self._unkept.clear()
 
     def package(self, skill: str, version: str | None = None) -> Package:
         """Return a version of a skill, the current one by default.
@@ -96,6 +122,7 @@ class Curator:
                 notes.append(
                     f"{name}: its folder is gone; `skillforge restore {name}` brings it back"
                 )
+        self.keep_checkpoint()
         return tuple(notes)
 
     def take_in(self, package: Package, *, origin: Mapping[str, Any] | None = None) -> None:
