@@ -344,7 +344,10 @@ def _advice(message: str) -> str:
     if "full" in message or "disk I/O" in message or "No space" in message:
         return "nothing was half written: free some disk space, then run the same command again"
     if "malformed" in message or "not a database" in message:
-        return "the file is damaged: restore it from a backup, or move it away to start anew"
+        return (
+            "the file is damaged: restore it from a backup, or save what can be read with "
+            "`skillforge log salvage --out FILE`"
+        )
     return "check that the folder exists and can be written"
 
 
