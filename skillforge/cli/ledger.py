@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from skillforge.adapters.files import FolderLibrary
+from skillforge.adapters.ledger import SqliteLedger
+from skillforge.adapters.project import load_project
 from skillforge.cli.options import EXIT_NEGATIVE, EXIT_OK, emit, json_option, project_option
-from skillforge.cli.session import open_session
+from skillforge.cli.session import open_session, project_root
+from skillforge.core.package import pack
 
 
 @click.group("log", invoke_without_command=True)
@@ -84,13 +89,19 @@ def erase(hashes: tuple[str, ...], reason: str, project: Path | None, as_json: b
 @project_option
 @json_option
 def save(out: Path, project: Path | None, as_json: bool) -> int:
-    """Write what can be read of a damaged ledger into a new file; the old one is left alone."""
-    from skillforge.adapters.project import load_project
-    from skillforge.adapters.salvage import salvage
-    from skillforge.cli.session import project_root
+    """Write what can be read of a damaged ledger into a new file; the old one is left alone.
 
-    path = load_project(project_root(project), os.environ).state / "ledger.db"
+    The events up to the first damaged one are saved, with their payloads and with the packages
+    that the library folder holds.
+    """
+    from skillforge.adapters.salvage import salvage
+
+    opened = load_project(project_root(project), os.environ)
+    path = opened.state / "ledger.db"
     found = salvage(path, out)
+    with closing(SqliteLedger(out)) as ledger:  # what the folder still holds is not lost
+        for package in FolderLibrary(opened.library, mend=False).read_all():
+            ledger.put_blob(pack(package))
     data = {
         "events": found.events,
         "blobs": found.blobs,

@@ -11,10 +11,13 @@ false-discovery control over a whole cohort asks for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+
+from skillforge.core._checks import FloatArray
 from skillforge.core.eprocess import (
     DEFAULT_LAMBDAS,
     EProcess,
@@ -142,31 +145,65 @@ def bet(state: GateState, rules: GateRules, difference: float, *, enough: float)
         enough: E-value at which a candidate on probation needs no more tasks: cohort size / fdr
             passes e-BH whatever the others do. Stopping early never inflates error.
     """
-    claim_bet = (
-        lift_bet(difference)
+    return bet_along(state, rules, np.array([difference]), enough=enough, stop=False)[0]
+
+
+def bet_along(
+    state: GateState, rules: GateRules, differences: FloatArray, *, enough: float, stop: bool
+) -> tuple[GateState, int]:
+    """Bet on paired differences in their order; see `bet`.
+
+    Args:
+        state: The processes so far.
+        rules: The registered rules.
+        differences: Augmented minus base of each task, in [-1, 1], shape (n,).
+        enough: See `bet`.
+        stop: Whether the first verdict ends the betting.
+
+    Returns:
+        The state after the last bet, and how many bets were made.
+    """
+    claim_bets = (
+        lift_bet(differences)
         if state.basis is Basis.LIFT
-        else non_inferiority_bet(difference, rules.margin)
+        else non_inferiority_bet(differences, rules.margin)
     )
-    claim = state.claim.bet(claim_bet)
-    state = replace(
-        state,
-        claim=claim,
-        harm=state.harm.bet(harm_bet(difference)),
-        futility=state.futility.bet(futility_bet(difference, rules.min_effect)),
-        on_probation=state.on_probation or claim.value >= 1 / rules.alpha,
+    claim = state.claim.path(claim_bets)
+    harm = state.harm.path(harm_bet(differences))
+    futility = state.futility.path(futility_bet(differences, rules.min_effect))
+    on_probation, verdict, used = state.on_probation, state.verdict, 0
+    values = zip(*(path.values[1:].tolist() for path in (claim, harm, futility)), strict=True)
+    for e_claim, e_harm, e_futility in values:
+        used += 1
+        on_probation = on_probation or e_claim >= 1 / rules.alpha
+        if verdict is None and on_probation:
+            verdict = _on_probation(e_claim, e_harm, rules, enough)
+        elif verdict is None:
+            verdict = _unproven(e_harm, e_futility, rules, state.basis)
+        if stop and verdict is not None:
+            break
+    after = GateState(
+        basis=state.basis,
+        claim=claim.at(used),
+        harm=harm.at(used),
+        futility=futility.at(used),
+        on_probation=on_probation,
+        verdict=verdict,
     )
-    return replace(state, verdict=state.verdict or _verdict(state, rules, enough))
+    return after, used
 
 
-def _verdict(state: GateState, rules: GateRules, enough: float) -> Decision | None:
-    if state.on_probation:
-        if state.harm.value >= 1 / rules.harm_retire:
-            return Decision.ROLLED_BACK
-        return Decision.PROBATION if state.claim.value >= enough else None
-    if state.harm.value >= 1 / rules.harm_stop:
+def _on_probation(claim: float, harm: float, rules: GateRules, enough: float) -> Decision | None:
+    if harm >= 1 / rules.harm_retire:
+        return Decision.ROLLED_BACK
+    return Decision.PROBATION if claim >= enough else None
+
+
+def _unproven(harm: float, futility: float, rules: GateRules, basis: Basis) -> Decision | None:
+    if harm >= 1 / rules.harm_stop:
         return Decision.REJECTED_HARM
     # A removal may be neutral and still right, so futility is a rule for lift alone.
-    if state.basis is Basis.LIFT and state.futility.value >= 1 / rules.beta:
+    if basis is Basis.LIFT and futility >= 1 / rules.beta:
         return Decision.REJECTED_FUTILE
     return None
 
@@ -215,13 +252,11 @@ def decide(
         enough: See `bet`.
         stop: Whether a verdict ends the betting; a fixed-size study counts every pair.
     """
-    state, used = start(rules, basis), 0
-    for outcome in outcomes:
-        if stop and state.verdict is not None:
-            break
-        used += 1
-        if isinstance(outcome, Pair):
-            state = bet(state, rules, outcome.difference, enough=enough)
+    places = [at for at, outcome in enumerate(outcomes, start=1) if isinstance(outcome, Pair)]
+    differences = np.array([o.difference for o in outcomes if isinstance(o, Pair)])
+    state, bets = bet_along(start(rules, basis), rules, differences, enough=enough, stop=stop)
+    # A void after the last pair is used too, unless a verdict had fallen before.
+    used = places[bets - 1] if stop and state.verdict is not None else len(outcomes)
     pairs = [o for o in outcomes[:used] if isinstance(o, Pair)]
     voids = [o for o in outcomes[:used] if isinstance(o, Void)]
     processes = (state.claim.value, state.harm.value, state.futility.value)

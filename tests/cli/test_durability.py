@@ -31,7 +31,8 @@ def rollouts(path: Path) -> dict:
     """Return the rollouts of a ledger by key, once its chain and its payloads have been checked."""
     with closing(SqliteLedger(path)) as ledger:
         check_chain(ledger.events())
-        assert list(ledger.damaged_blobs()) == []
+        for problem in ledger.damaged_blobs():
+            raise LedgerError(problem)
         found = [read_rollout(event) for event in ledger.events(kinds=ROLLOUTS)]
         for rollout in found:
             ledger.get_blob(rollout.output_blob)
@@ -141,7 +142,8 @@ def in_use(folder: Path, count: int = 600) -> Path:
     ledger = SqliteLedger(path)
     asyncio.run(batch.bench(ledger).rollouts(batch.cells(count // 2)))
     ledger._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    asyncio.run(batch.bench(ledger).rollouts(batch.cells(count)))
+    for upto in range(count // 2, count + 1, count // 20):
+        asyncio.run(batch.bench(ledger).rollouts(batch.cells(upto)))
     copy = folder / "copy.db"
     for ending in ("", "-wal"):
         shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
