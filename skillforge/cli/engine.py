@@ -100,6 +100,7 @@ class Engine:
             run=run.id,
             seed=self.paying.seed,
             on_rollout=self.progress.rollout,
+            on_expected=self.progress.expect,
         )
 
     def evolver(self, run: Run, *, cohort_size: int) -> Evolver:
@@ -121,6 +122,7 @@ class Engine:
 
     def close(self, run: Run, stopped_by: str = "done") -> dict[str, Any]:
         """Close a run and return its spend."""
+        self.progress.finish()
         self.meter.stop()
         spend = self.meter.spend.to_json()
         close_run(self.session.ledger, run, stopped_by=stopped_by, spend=spend)

@@ -99,6 +99,8 @@ class Bench:
     seed: int
     on_rollout: Callable[[Rollout], None] = lambda _: None
     """Called after each rollout is durable, for progress."""
+    on_expected: Callable[[int], None] = lambda _: None
+    """Called with the number of rollouts that are going to be run, for progress."""
     _failures: list[Rollout] = field(default_factory=list)
     """The failures since the last rollout that was scored."""
 
@@ -118,6 +120,7 @@ class Bench:
         done = {key: read_rollout(event) for key, event in found.items()}
         self.meter.spend.cached += len(done)
         missing = {k: c for k, c in zip(keys, cells, strict=True) if k not in done}
+        self.on_expected(len(missing))
         with self.meter.rollout_phase():
             async for rollout in self._run(self._interleaved(missing)):
                 done[rollout.key] = rollout
