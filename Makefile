@@ -31,7 +31,7 @@ lint: setup ## style and types
 
 bench: setup ## benchmarks: known truth of the gate, speed of the engine
 	$(BIN)/python benchmarks/validity/type_one.py
-	$(BIN)/python benchmarks/speed/rollouts.py
+	$(BIN)/python benchmarks/speed/engine.py
 	$(BIN)/python benchmarks/speed/artifacts.py
 
 notebooks: setup ## execute the notebooks

@@ -216,17 +216,18 @@ def pairs_frame(ledger: Ledger, candidate: str) -> pl.DataFrame:
     for event in _about(ledger, candidate):
         if event.kind == "gate.registered":
             registration = Registration.from_json(dict(event.data))
-            rollouts = [read_rollout(e) for e in ledger.events(run=event.run, kinds=ROLLOUTS)]
-            outcomes = registered_outcomes(rollouts, registration)
+            arms = (registration.base, registration.version)
+            events = ledger.events(run=event.run, kinds=ROLLOUTS, about=arms)
+            outcomes = registered_outcomes(map(read_rollout, events), registration)
             rows = list(_running(outcomes, registration))
     return _frame(rows, _PAIRS)
 
 
 def _about(ledger: Ledger, candidate: str) -> list[Event]:
-    events = list(ledger.events(kinds=("candidate.proposed", "gate.registered")))
-    found = [event for event in events if event.data["candidate"] == candidate]
+    kinds = ("candidate.proposed", "gate.registered")
+    found = list(ledger.events(kinds=kinds, about=(candidate,)))
     if not found:
-        known = dict.fromkeys(event.data["candidate"] for event in events)
+        known = dict.fromkeys(event.data["candidate"] for event in ledger.events(kinds=kinds))
         hint = suggest(candidate, known) if known else "nothing has been proposed yet"
         raise SkillError(
             f"no candidate {candidate!r} in the ledger; {hint} (`decisions` lists the candidates)"

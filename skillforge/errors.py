@@ -6,6 +6,7 @@
     ├── SuiteError                  a suite, a task or a reference answer that is wrong
     ├── ConfigError                 a setting, model name, key or price that is missing or wrong
     ├── LedgerError                 the event store is locked, damaged or full
+    │   └── BlobErased              a payload was erased on purpose
     ├── PackError                   a pack that cannot be written or differs from its manifest
     ├── StatisticsError             numbers that do not define the statistic asked for
     ├── BudgetSpent                 a cap was reached before any decision (exit code 5)
@@ -21,6 +22,7 @@ A message says what is wrong, where, what was found, what was expected, and what
 from __future__ import annotations
 
 __all__ = [
+    "BlobErased",
     "BudgetSpent",
     "ConfigError",
     "EditError",
@@ -58,6 +60,10 @@ class ConfigError(SkillforgeError):
 
 class LedgerError(SkillforgeError):
     """The ledger is locked by another process, damaged, or cannot be written."""
+
+
+class BlobErased(LedgerError):  # noqa: N818 - a state, not a fault
+    """A payload was erased on purpose; its event stands."""
 
 
 class PackError(SkillforgeError):

@@ -6,7 +6,15 @@ docstring is its contract, and `tests/contract/` runs every implementation throu
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -109,16 +117,33 @@ class Ledger(Protocol):
     def append(self, events: Sequence[NewEvent]) -> tuple[Event, ...]:
         """Chain and store the events; return them with their sequence numbers and hashes."""
 
-    def record(self, events: Sequence[NewEvent], *, blobs: Sequence[bytes]) -> tuple[Event, ...]:
+    def record(self, events: Sequence[NewEvent], *, blobs: Sequence[bytes]) -> None:
         """Store events together with the blobs that they name: all of them or none."""
 
-    def events(
-        self, *, after: int = 0, kinds: Sequence[str] | None = None, run: str | None = None
-    ) -> Iterable[Event]:
-        """Yield the events with ``seq > after`` in order, of some kinds or one run if named."""
+    @property
+    def head(self) -> int:
+        """Number of the last event; 0 where there is none."""
 
-    def find_rollout(self, key: str) -> Event | None:
-        """Return the finished, uncorrupted rollout of that key, or None."""
+    def events(
+        self,
+        *,
+        after: int = 0,
+        kinds: Sequence[str] | None = None,
+        run: str | None = None,
+        about: Sequence[str] | None = None,
+    ) -> Iterable[Event]:
+        """Yield the events with ``seq > after`` in order, narrowed by what is named.
+
+        Args:
+            after: Sequence number to start behind.
+            kinds: Only these kinds.
+            run: Only this run.
+            about: Only events whose ``candidate``, or else ``subject``, is one of these; takes
+                time in proportion to them, however many others there are.
+        """
+
+    def find_rollouts(self, keys: Sequence[str]) -> Mapping[str, Event]:
+        """Return the finished, uncorrupted rollouts among those keys, by key."""
 
     def put_blob(self, data: bytes) -> str:
         """Store bytes under their SHA-256 and return it. Storing twice is the same as once."""
@@ -127,8 +152,28 @@ class Ledger(Protocol):
         """Return the bytes stored under a hash.
 
         Raises:
-            LedgerError: Nothing is stored under it, or it was erased.
+            BlobErased: They were erased on purpose.
+            LedgerError: Nothing is stored under it, or what is there is damaged.
         """
+
+    def damaged_blobs(self) -> Iterable[str]:
+        """Say of each blob that cannot be read, though nobody erased it, what is wrong."""
+
+    def erase(self, digests: Sequence[str], *, reason: str) -> None:
+        """Erase blobs for good and write down that and why; the chain stays intact.
+
+        Raises:
+            LedgerError: Nothing is stored under one of the hashes; then nothing is erased.
+        """
+
+    def load_checkpoint(self) -> tuple[Event, bytes] | None:
+        """Return the event at which the last checkpoint was made and what was kept there.
+
+        None where there is none, or where it does not stand at the event it was made at.
+        """
+
+    def save_checkpoint(self, event: Event, data: bytes) -> None:
+        """Keep bytes that follow from the events up to one; a cache, outside the chain."""
 
 
 class Embedder(Protocol):
@@ -152,12 +197,27 @@ class VectorIndex(Protocol):
 
 
 class Executor(Protocol):
-    """Runs attempts concurrently, bounded, and yields each result as it comes."""
+    """Runs attempts concurrently, bounded, and hands back results as they come.
+
+    What an attempt is given may run in another process: both are data that can be pickled. If an
+    attempt or the iterator of items raises, no new attempt is started, those in flight are
+    finished and yielded, and the first error is raised then: work that is already paid for is
+    never thrown away. A run that is cancelled ends in the same way; cancelled a second time, it
+    drops what is in flight.
+    """
+
+    @property
+    def limit(self) -> int:
+        """Most attempts in flight at once."""
 
     def run(
-        self, attempt: Callable[[Item], Awaitable[Result]], items: Sequence[Item]
-    ) -> AsyncIterator[tuple[int, Result]]:
-        """Yield ``(position in items, result)`` in order of completion."""
+        self, attempt: Callable[[Item], Awaitable[Result]], items: Iterator[Item]
+    ) -> AsyncGenerator[list[tuple[int, Result]], None]:
+        """Yield what has arrived since last time, in order of completion.
+
+        Each result comes as ``(position of its item, result)``. An item is pulled when there is
+        room for its attempt. Nothing is held back: one result is enough for a batch.
+        """
 
 
 class Library(Protocol):

@@ -81,6 +81,9 @@ OWN_PARTS = [
     ("suites.py", ["suite_tables"]),
     ("suite_tables.py", ["worker_table"]),
     ("agent_worker.py", ["agent_tools"]),
+    ("ledger.py", ["blobs"]),
+    ("salvage.py", ["blobs"]),
+    ("salvage.py", ["ledger"]),
 ]
 """Adapters cut in two for length."""
 

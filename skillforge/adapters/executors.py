@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeVar
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from skillforge.errors import ConfigError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+FULL, OVERDUE = 512, 0.1
+"""Results, and seconds since the first of them, after which the reader has its turn."""
 
 
 class AsyncioExecutor:
@@ -26,39 +31,84 @@ class AsyncioExecutor:
         self.limit = limit
 
     async def run(
-        self, attempt: Callable[[Item], Awaitable[Result]], items: Sequence[Item]
-    ) -> AsyncIterator[tuple[int, Result]]:
-        """Yield ``(position, result)`` in order of completion.
-
-        If an attempt raises, no new one is started, those in flight are finished and yielded, and
-        the first error is raised then: work that is already paid for is never thrown away.
-        """
-        waiting = iter(enumerate(items))
-        finished: asyncio.Queue[tuple[int, Result] | None] = asyncio.Queue()
-        errors: list[Exception] = []
+        self, attempt: Callable[[Item], Awaitable[Result]], items: Iterator[Item]
+    ) -> AsyncGenerator[list[tuple[int, Result]], None]:
+        """Yield what has arrived; see `skillforge.ports.Executor` for the contract."""
+        arrivals = _Arrivals[Result](running=self.limit)
+        entries = enumerate(items)
 
         async def lane() -> None:
             try:
-                while not errors and (entry := next(waiting, None)) is not None:
-                    position, item = entry
-                    await finished.put((position, await attempt(item)))
+                while (entry := await arrivals.next_of(entries)) is not None:
+                    arrivals.add(entry[0], await attempt(entry[1]))
             except Exception as error:  # noqa: BLE001 - raised again once the others have landed
-                errors.append(error)
+                arrivals.errors.append(error)
             finally:
-                await finished.put(None)
+                arrivals.leave()
 
-        lanes = [asyncio.create_task(lane()) for _ in range(min(self.limit, len(items)))]
+        lanes = [asyncio.create_task(lane()) for _ in range(self.limit)]
         try:
-            running = len(lanes)
-            while running:
-                result = await finished.get()
-                if result is None:
-                    running -= 1
-                else:
-                    yield result
+            while arrivals.running or arrivals.results:
+                await arrivals.wait()
+                if batch := arrivals.take():
+                    yield batch
         finally:
             for task in lanes:
                 task.cancel()
             await asyncio.gather(*lanes, return_exceptions=True)
-        if errors:
-            raise errors[0]
+        if arrivals.errors:
+            raise arrivals.errors[0]
+
+
+@dataclass(slots=True)
+class _Arrivals(Generic[Result]):
+    """Results on their way from the lanes to the reader, and why no more are begun."""
+
+    running: int
+    results: list[tuple[int, Result]] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _taken: asyncio.Event = field(default_factory=asyncio.Event)
+    _since: float = 0.0
+
+    async def next_of(self, entries: Iterator[tuple[int, Item]]) -> tuple[int, Item] | None:
+        """Return the next entry to begin, or None where there is none or an error came first.
+
+        Attempts that never wait would keep the event loop for themselves; so the reader has its
+        turn first where results have piled up.
+        """
+        while self.results and not self.errors and self._is_due():
+            await self._taken.wait()
+        return None if self.errors else next(entries, None)
+
+    def _is_due(self) -> bool:
+        return len(self.results) >= FULL or time.monotonic() - self._since > OVERDUE
+
+    def add(self, position: int, result: Result) -> None:
+        """Put a result there for the reader."""
+        if not self.results:
+            self._since = time.monotonic()
+            self._taken.clear()
+            self._news.set()
+        self.results.append((position, result))
+
+    def leave(self) -> None:
+        """Count a lane that has come to its end."""
+        self.running -= 1
+        self._news.set()
+
+    async def wait(self) -> None:
+        """Wait for news; the first cancellation counts as an error, the second one ends it all."""
+        try:
+            await self._news.wait()
+        except asyncio.CancelledError as cancelled:
+            if any(isinstance(error, asyncio.CancelledError) for error in self.errors):
+                raise
+            self.errors.append(cancelled)
+
+    def take(self) -> list[tuple[int, Result]]:
+        """Return what is there, in order of completion."""
+        taken, self.results = self.results, []
+        self._news.clear()
+        self._taken.set()
+        return taken

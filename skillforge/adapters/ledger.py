@@ -1,22 +1,30 @@
 """The ledger in one SQLite file: an append-only event chain, and blobs beside it.
 
 Write-ahead logging with ``synchronous=FULL``: an append that has returned survives a crash of the
-process or the machine. Triggers refuse UPDATE and DELETE of events. Blobs are zstd-compressed and
-content-addressed; they lie outside the chain, so that one can be erased.
+process or the machine. Triggers refuse UPDATE and DELETE of events. Blobs are content-addressed and
+lie outside the chain, so that one can be erased (`skillforge.adapters.blobs`).
+
+What an index says of an event is computed by SQLite from the event itself; nothing can part them.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from heapq import merge
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from skillforge.core.digest import canonical_json, sha256
+from skillforge.adapters.blobs import Blobs
+from skillforge.core.digest import sha256
 from skillforge.core.events import GENESIS, Event, NewEvent, is_intact, link
 from skillforge.errors import LedgerError
+
+_ABOUT = "coalesce(json_extract(data, '$.candidate'), json_extract(data, '$.subject'))"
+"""What an event is about: a candidate, or else the version that a rollout stands for."""
 
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
@@ -35,10 +43,31 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
                 BEGIN SELECT RAISE(ABORT, 'events are append-only'); END""",
         ),
     ),
+    (
+        "0002_many_rollouts",
+        (
+            "ALTER TABLE blobs RENAME TO blobs_before",
+            "CREATE TABLE blobs (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, data BLOB)",
+            "INSERT INTO blobs (hash, data) SELECT hash, data FROM blobs_before",
+            "DROP TABLE blobs_before",
+            """CREATE TABLE dictionaries (
+                n INTEGER PRIMARY KEY, data BLOB NOT NULL, sampled INTEGER NOT NULL)""",
+            f"CREATE INDEX events_by_about ON events ({_ABOUT}, run, kind, seq)",
+            """CREATE TABLE checkpoint (one INTEGER PRIMARY KEY CHECK (one = 1),
+                seq INTEGER NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL)""",
+        ),
+    ),
 )
 """Name and statements; each is applied in one transaction together with its own record."""
 
-_SELECT = "SELECT seq, at, kind, run, data, previous, hash FROM events"
+SELECT_EVENTS = "SELECT seq, at, kind, run, data, previous, hash FROM events"
+"""Begins a query whose rows `read_event` reads."""
+
+PAGE = 500
+"""Rows that are read at once."""
+
+CACHE_KIB, WAL_PAGES = 65_536, 4_000
+"""Memory for pages, and pages that the write-ahead log holds before they move to the file."""
 
 
 class SqliteLedger:
@@ -63,6 +92,7 @@ class SqliteLedger:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=patience)
             try:
                 self._migrate_patiently(patience)
+                self._blobs = Blobs(self._db, str(self.path))
             except BaseException:
                 self._db.close()
                 raise
@@ -73,92 +103,165 @@ class SqliteLedger:
 
     def append(self, events: Sequence[NewEvent]) -> tuple[Event, ...]:
         """Chain and store the events in one transaction."""
-        return self.record(events, blobs=())
+        with self._transaction():
+            return tuple(self._insert_events(events))
 
-    def record(self, events: Sequence[NewEvent], *, blobs: Sequence[bytes]) -> tuple[Event, ...]:
+    def record(self, events: Sequence[NewEvent], *, blobs: Sequence[bytes]) -> None:
         """Store events and the blobs they name in one transaction: all of them or none."""
         with self._transaction():
-            for blob in blobs:
-                self._insert_blob(blob)
-            return tuple(self._chain(events))
+            self._blobs.insert(blobs)
+            self._insert_events(events)
+        if self._blobs.due:
+            with self._transaction():
+                self._blobs.train()
+
+    @property
+    def head(self) -> int:
+        """Number of the last event; 0 where there is none."""
+        with self._explained():
+            return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
 
     def events(
-        self, *, after: int = 0, kinds: Sequence[str] | None = None, run: str | None = None
+        self,
+        *,
+        after: int = 0,
+        kinds: Sequence[str] | None = None,
+        run: str | None = None,
+        about: Sequence[str] | None = None,
     ) -> Iterator[Event]:
-        """Yield the events with ``seq > after`` in order, of some kinds or one run if named."""
-        where, values = ["seq > ?"], [after, *(kinds or ())]
-        if kinds is not None:
-            where.append(f"kind IN ({','.join('?' * len(kinds))})")
-        if run is not None:
-            where.append("run = ?")
-            values.append(run)
-        query = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY seq"
-        with self._explained():
-            for row in self._db.execute(query, values).fetchall():
-                yield _event(row)
+        """Yield the events with ``seq > after`` in order, narrowed by kinds, run and subject.
 
-    def find_rollout(self, key: str) -> Event | None:
-        """Return the finished rollout of that key, if it is what its hash covers, or None."""
+        Those that are stored meanwhile are not among them. Each kind and subject is read along an
+        index of its own, a page at a time, and they are merged by number.
+        """
         with self._explained():
-            rows = self._db.execute(f"{_SELECT} WHERE key = ? ORDER BY seq", (key,)).fetchall()
-        found = map(_event, rows)
-        return next((e for e in found if is_intact(e) and e.data["key"] == key), None)
+            last = self.head
+            if run is not None and kinds is None:
+                found = self._db.execute("SELECT DISTINCT kind FROM events WHERE run = ?", (run,))
+                kinds = [kind for (kind,) in found.fetchall()]
+        choices = product([None] if kinds is None else kinds, [None] if about is None else about)
+        streams = [
+            self._stream(after, last, {"kind": kind, "run": run, _ABOUT: who})
+            for kind, who in dict.fromkeys(choices)
+        ]
+        return map(read_event, merge(*streams))
+
+    def _stream(self, after: int, last: int, wanted: Mapping[str, str | None]) -> Iterator[Any]:
+        """Yield rows in order; no statement stays open between two pages."""
+        narrow = {what: value for what, value in wanted.items() if value is not None}
+        where = " AND ".join([f"{what} = ?" for what in narrow] + ["seq > ? AND seq <= ?"])
+        by = " INDEXED BY events_by_about" if _ABOUT in narrow else ""
+        query = f"{SELECT_EVENTS}{by} WHERE {where} ORDER BY seq LIMIT {PAGE}"
+        rows: list[Any] = []
+        while True:
+            with self._explained():
+                rows = self._db.execute(query, [*narrow.values(), after, last]).fetchall()
+            yield from rows
+            if len(rows) < PAGE:
+                return
+            after = rows[-1][0]
+
+    def find_rollouts(self, keys: Sequence[str]) -> dict[str, Event]:
+        """Return the finished rollouts of those keys that are what their hash covers."""
+        found: dict[str, Event] = {}
+        for some in (keys[i : i + PAGE] for i in range(0, len(keys), PAGE)):
+            query = f"{SELECT_EVENTS} WHERE key IN ({','.join('?' * len(some))}) ORDER BY seq"
+            with self._explained():
+                rows = self._db.execute(query, some).fetchall()
+            for event in map(read_event, rows):
+                if is_intact(event):
+                    found.setdefault(event.data["key"], event)
+        wanted = set(keys)
+        return {key: event for key, event in found.items() if key in wanted}
 
     def put_blob(self, data: bytes) -> str:
         """Store bytes under their SHA-256 and return it."""
         with self._transaction():
-            return self._insert_blob(data)
+            self._blobs.insert([data])
+        return sha256(data)
 
     def get_blob(self, digest: str) -> bytes:
         """Return the bytes stored under a hash, checked against it."""
-        import zstandard
-
         with self._explained():
-            row = self._db.execute("SELECT data FROM blobs WHERE hash = ?", (digest,)).fetchone()
-        if row is None or row[0] is None:
-            raise LedgerError(
-                f"{self.path}: nothing is stored under {digest[:12]}; it was erased, or the "
-                "ledger was copied without it: restore ledger.db from a backup"
-            )
-        try:
-            data = zstandard.ZstdDecompressor().decompress(row[0])
-        except (zstandard.ZstdError, TypeError) as error:
-            raise LedgerError(
-                f"{self.path}: the bytes stored under {digest[:12]} cannot be read ({error}); "
-                "restore ledger.db from a backup"
-            ) from error
-        if sha256(data) != digest:
-            raise LedgerError(
-                f"{self.path}: the bytes stored under {digest[:12]} hash to {sha256(data)[:12]}; "
-                "restore ledger.db from a backup"
-            )
-        return data
+            return self._blobs.get(digest)
 
-    def _insert_blob(self, data: bytes) -> str:
-        import zstandard
+    def damaged_blobs(self) -> Iterator[str]:
+        """Say of each blob that cannot be read what is wrong with it."""
+        with self._explained():
+            yield from self._blobs.damaged()
 
-        digest = sha256(data)
-        self._db.execute(
-            "INSERT INTO blobs VALUES (?, ?) ON CONFLICT (hash) "
-            "DO UPDATE SET data = excluded.data WHERE blobs.data IS NULL",
-            (digest, zstandard.ZstdCompressor(level=6).compress(data)),
-        )
-        return digest
+    def restore(self, events: Sequence[Event]) -> None:
+        """Store events of another ledger as they are.
 
-    def _chain(self, events: Iterable[NewEvent]) -> Iterator[Event]:
-        last = self._db.execute("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").fetchone()
-        seq, previous = last or (0, GENESIS)
+        Raises:
+            LedgerError: They do not go on where this chain ends.
+        """
+        with self._transaction():
+            previous = self._last()[1]
+            for event in events:
+                if event.previous != previous:
+                    raise LedgerError(f"{self.path}: event {event.seq} does not go on with it")
+                previous = event.hash
+            self._insert([(*_row(event), _key(event.kind, event.data)) for event in events])
+
+    def _insert_events(self, events: Sequence[NewEvent]) -> list[Event]:
+        seq, previous = self._last()
+        linked, rows = [], []
         for new in events:
             seq += 1
             event = link(new, seq=seq, at=self._clock(), previous=previous)
             previous = event.hash
-            key = event.data["key"] if event.kind == "rollout.finished" else None
-            text = canonical_json(event.data)
-            self._db.execute(
-                "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (seq, event.at, event.kind, event.run, text, event.previous, event.hash, key),
+            linked.append(event)
+            rows.append((*_row(event), _key(new.kind, new.data)))
+        self._insert(rows)
+        return linked
+
+    def _last(self) -> tuple[int, str]:
+        row = self._db.execute("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+        return row or (0, GENESIS)
+
+    def _insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def erase(self, digests: Sequence[str], *, reason: str) -> None:
+        """Erase blobs for good; see `skillforge.ports.Ledger`.
+
+        The file is then rewritten and the write-ahead log emptied: no page keeps the bytes.
+
+        Raises:
+            LedgerError: A hash is unknown, or another process still reads the pages of before.
+        """
+        with self._transaction():
+            self._blobs.erase(digests)
+            data = {"blobs": list(digests), "reason": reason}
+            self._insert_events([NewEvent(kind="blob.erased", data=data)])
+        with self._explained():
+            self._db.execute("VACUUM")
+            (busy, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise LedgerError(
+                f"{self.path}: erased, but another process still reads the pages of before: end "
+                "it, then run the same command again"
             )
-            yield event
+
+    def load_checkpoint(self) -> tuple[Event, bytes] | None:
+        """Return what was kept at an event, if it is whole and that event is still there."""
+        query = "SELECT seq, digest, checkpoint.data FROM checkpoint"
+        with self._explained():
+            kept = self._db.execute(query).fetchone()
+            row = kept and self._db.execute(f"{SELECT_EVENTS} WHERE seq = ?", kept[:1]).fetchone()
+        if not row:
+            return None
+        event, (_, digest, data) = read_event(row), kept
+        return (event, data) if digest == sha256(event.hash.encode() + data) else None
+
+    def save_checkpoint(self, event: Event, data: bytes) -> None:
+        """Keep bytes that follow from the events up to one, in the place of those of before."""
+        digest = sha256(event.hash.encode() + data)
+        with self._transaction():
+            self._db.execute(
+                "INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?, ?)", (event.seq, digest, data)
+            )
 
     def _migrate_patiently(self, patience: float) -> None:
         """Migrate, waiting for another process that opens the same new file.
@@ -184,6 +287,8 @@ class SqliteLedger:
             )
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+        self._db.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
         if set(known) <= set(applied):
             return
         with self._transaction():
@@ -194,6 +299,7 @@ class SqliteLedger:
                     for statement in statements:
                         self._db.execute(statement)
                     self._db.execute("INSERT INTO migrations VALUES (?)", (name,))
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a copy of the file alone is a ledger
 
     def _applied(self) -> list[str]:
         """Return the names of the migrations that the file has, in order.
@@ -238,21 +344,22 @@ def _advice(message: str) -> str:
     if "full" in message or "disk I/O" in message or "No space" in message:
         return "nothing was half written: free some disk space, then run the same command again"
     if "malformed" in message or "not a database" in message:
-        return "the file is damaged: restore it from a backup, or move it away to start anew"
+        return (
+            "the file is damaged: restore it from a backup, or save what can be read with "
+            "`skillforge log salvage --out FILE`"
+        )
     return "check that the folder exists and can be written"
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON number")
-
-
-def _event(row: tuple[int, float, str, str, str, str, str]) -> Event:
+def read_event(row: tuple[int, float, str, str, str, str, str]) -> Event:
+    """Return the event of a row that `SELECT_EVENTS` gives."""
     seq, at, kind, run, text, previous, digest = row
-    try:
-        data = json.loads(text, parse_constant=_refuse)
-    except ValueError as error:
-        raise LedgerError(
-            f"event {seq} of the ledger is no JSON ({error}): it was changed from outside; "
-            "restore ledger.db from a backup"
-        ) from error
-    return Event(seq=seq, at=at, kind=kind, run=run, data=data, previous=previous, hash=digest)
+    return Event(seq=seq, at=at, kind=kind, run=run, text=text, previous=previous, hash=digest)
+
+
+def _key(kind: str, data: Mapping[str, Any]) -> str | None:
+    return data["key"] if kind == "rollout.finished" else None
+
+
+def _row(event: Event) -> tuple[int, float, str, str, str, str, str]:
+    return event.seq, event.at, event.kind, event.run, event.text, event.previous, event.hash

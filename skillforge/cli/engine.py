@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Event
+from threading import Event, current_thread, main_thread
+from types import FrameType
 from typing import Any, TypeVar
+
+import click
 
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.cli.code import make_programs, make_verifier, refuse_untrusted
@@ -116,6 +121,7 @@ class Engine:
             run=run.id,
             seed=self.paying.seed,
             on_rollout=self.progress.rollout,
+            on_expected=self.progress.expect,
         )
 
     def evolver(self, run: Run, *, cohort_size: int) -> Evolver:
@@ -137,6 +143,7 @@ class Engine:
 
     def close(self, run: Run, stopped_by: str = "done") -> dict[str, Any]:
         """Close a run and return its spend."""
+        self.progress.finish()
         self.meter.stop()
         spend = {"model": self.model.name, **self.meter.spend.to_json()}
         close_run(self.session.ledger, run, stopped_by=stopped_by, spend=spend)
@@ -219,12 +226,13 @@ def drive(work: Coroutine[Any, Any, Result]) -> Result:
     """Run asynchronous work to its end, also where an event loop is running already.
 
     A running loop (Jupyter has one) cannot be entered again, so the work then gets a thread and a
-    loop of its own. An interrupt cancels it: what has finished is kept.
+    loop of its own. An interrupt cancels it: what is in flight is finished and kept. A second one
+    stops it at once.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        return asyncio.run(_told_of_interrupts(work))
     cancel: Future[Callable[[], object]] = Future()
     over = Event()
 
@@ -241,7 +249,27 @@ def drive(work: Coroutine[Any, Any, Result]) -> Result:
         try:
             return pool.submit(asyncio.run, cancellable()).result()
         except KeyboardInterrupt:
-            if not over.is_set():
+            while not over.is_set():
                 cancel.result()()
-                over.wait()
+                with suppress(KeyboardInterrupt):
+                    over.wait()
             raise
+
+
+async def _told_of_interrupts(work: Coroutine[Any, Any, Result]) -> Result:
+    """Do the work, and say what the first interrupt does; asyncio's own handler does it."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        click.echo("finishing what is in flight; press Ctrl-C again to stop now", err=True)
+        if callable(before):
+            before(number, frame)
+
+    if current_thread() is not main_thread() or not callable(before):
+        return await work
+    signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        return await work
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,27 +1,33 @@
-"""`log` and `replay`."""
+"""`log`, with `log erase` and `log salvage`, and `replay`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from skillforge.adapters.files import FolderLibrary
+from skillforge.adapters.ledger import SqliteLedger
 from skillforge.cli.options import EXIT_NEGATIVE, EXIT_OK, emit, json_option, project_option
-from skillforge.cli.session import open_session
+from skillforge.cli.session import open_project, open_session
+from skillforge.core.package import pack
 
 
-@click.command("log")
+@click.group("log", invoke_without_command=True)
 @click.option("--kind", "kinds", multiple=True, help="Only events of this kind; repeatable.")
 @click.option("--run", help="Only events of this run.")
 @click.option("--after", type=click.IntRange(0), default=0, help="Only events after this number.")
 @click.option("-n", "limit", type=click.IntRange(1), help="Only the last N.")
 @project_option
 @json_option
+@click.pass_context
 def log(
+    context: click.Context,
     kinds: tuple[str, ...],
     run: str | None,
     after: int,
@@ -29,7 +35,9 @@ def log(
     project: Path | None,
     as_json: bool,
 ) -> int:
-    """Print the ledger's events."""
+    """Print the ledger's events, erase payloads, or save what a damaged ledger still holds."""
+    if context.invoked_subcommand is not None:
+        return EXIT_OK
     with open_session(project) as session:
         events = list(session.ledger.events(after=after, kinds=kinds or None, run=run))
     events = events[-limit:] if limit else events
@@ -48,6 +56,68 @@ def log(
     return EXIT_OK
 
 
+def _said(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not value.strip():
+        raise click.BadParameter("say why; the reason stays in the ledger")
+    return value.strip()
+
+
+@log.command("erase")
+@click.argument("hashes", nargs=-1, required=True, metavar="HASH...")
+@click.option("--reason", required=True, callback=_said, help="Why; it stays in the ledger.")
+@project_option
+@json_option
+def erase(hashes: tuple[str, ...], reason: str, project: Path | None, as_json: bool) -> int:
+    """Erase payloads (prompts, outputs, files) for good, for example a leaked secret.
+
+    HASH is what an event names as `output_blob` or `blob`. The events stay, and so do the results
+    that rest on them; what was said cannot be read again. Copies of the ledger keep it.
+    """
+    with open_session(project, write=True) as session:
+        session.ledger.erase(list(dict.fromkeys(hashes)), reason=reason)
+    found = {"erased": list(hashes), "reason": reason}
+    emit(found, as_json, lambda data: click.echo(f"erased {len(hashes)} payloads: {reason}"))
+    return EXIT_OK
+
+
+@log.command("salvage")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="The new ledger; must not exist."
+)
+@project_option
+@json_option
+def save(out: Path, project: Path | None, as_json: bool) -> int:
+    """Write what can be read of a damaged ledger into a new file; the old one is left alone.
+
+    The events up to the first damaged one are saved, with their payloads and with the packages
+    that the library folder holds.
+    """
+    from skillforge.adapters.salvage import salvage
+
+    opened = open_project(project)
+    path = opened.state / "ledger.db"
+    found = salvage(path, out)
+    with closing(SqliteLedger(out)) as ledger:  # what the folder still holds is not lost
+        library = FolderLibrary(opened.library, mend=False)
+        for package in filter(None, map(library.read, library.versions())):
+            ledger.record([], blobs=pack(package))
+    data = {
+        "events": found.events,
+        "blobs": found.blobs,
+        "lost_blobs": found.lost_blobs,
+        "out": str(out),
+    }
+    emit(
+        data,
+        as_json,
+        lambda _: click.echo(
+            f"{found.events} events and {found.blobs} payloads saved, {found.lost_blobs} payloads "
+            f"lost; to go on with them, move {out} to {path} and run the last commands again"
+        ),
+    )
+    return EXIT_OK
+
+
 @click.command("replay")
 @project_option
 @json_option
@@ -61,6 +131,8 @@ def replay(project: Path | None, as_json: bool) -> int:
     def show(data: Mapping[str, Any]) -> None:
         for problem in data["problems"]:
             click.echo(problem)
+        for event in data["erased"]:
+            click.echo(f"{len(event['blobs'])} payloads were erased: {event['reason']}")
         click.echo(
             f"{data['events']} events, chain {'ok' if data['chain_ok'] else 'BROKEN'}, "
             f"{data['decisions']} decisions recomputed, "

@@ -1,46 +1,104 @@
-"""Progress on stderr: what is being done, how fast, and what it has cost."""
+"""Progress on stderr: what is being done, how fast, what it has cost, and when it may be over."""
 
 from __future__ import annotations
 
+import atexit
 import sys
 import time
 from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import click
 
 from skillforge.core.rollout import Rollout
 from skillforge.report.numbers import money
 
-INTERVAL_TTY, INTERVAL_PIPE = 0.5, 10.0
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+INTERVAL_TTY, INTERVAL_PIPE = 0.25, 10.0
+"""Seconds between two looks at the numbers."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """Counts rollouts; a line that rewrites itself on a terminal, plain lines when piped."""
+    """Counts rollouts: a bar on a terminal, plain lines when piped.
 
+    What is to come is known for the rollouts that have been asked for; more may be asked for later,
+    or fewer be needed.
+    """
+
+    terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
     _started: float = field(default_factory=time.monotonic)
     _shown: float = 0.0
+    _expected: int = 0
     _rollouts: int = 0
     _failures: int = 0
     _usd: float = 0.0
+    _bar: Bar | None = None
 
     def announce(self, text: str) -> None:
         """Say what begins."""
-        click.echo(f"[{time.monotonic() - self._started:5.0f} s] {text}", err=True)
+        line = f"[{time.monotonic() - self._started:5.0f} s] {text}"
+        if self._bar is None:
+            click.echo(line, err=True)
+        else:
+            self._bar.console.print(line, markup=False, highlight=False)
+
+    def expect(self, rollouts: int) -> None:
+        """Add rollouts that are to come."""
+        self._expected += rollouts
 
     def rollout(self, rollout: Rollout) -> None:
         """Count one finished rollout, and say so now and then."""
         self._rollouts += 1
         self._failures += rollout.failure is not None
         self._usd += rollout.cost_usd
-        terminal = sys.stderr.isatty()
         now = time.monotonic()
-        if now - self._shown < (INTERVAL_TTY if terminal else INTERVAL_PIPE):
+        if now - self._shown < (INTERVAL_TTY if self.terminal else INTERVAL_PIPE):
             return
         self._shown = now
-        rate = self._rollouts / max(now - self._started, 1e-9)
-        line = (
-            f"[{now - self._started:5.0f} s] {self._rollouts} rollouts, {rate:.1f}/s, "
-            f"{money(self._usd)}, {self._failures} failed"
+        if self.terminal:
+            self._draw()
+        else:
+            self.announce(self.line())
+
+    def line(self) -> str:
+        """Return the numbers in words: rate, cost, time left, failures."""
+        rate = self._rollouts / max(time.monotonic() - self._started, 1e-9)
+        left = timedelta(seconds=round((self._expected - self._rollouts) / max(rate, 1e-9)))
+        return (
+            f"{self._rollouts} of {self._expected} rollouts, {rate:.1f}/s, {money(self._usd)}, "
+            f"{self._failures} failed, {left} left"
         )
-        click.echo(f"\r{line}" if terminal else line, err=True, nl=not terminal)
+
+    def finish(self) -> None:
+        """Take the bar away, before a result is printed."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _draw(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        if self._bar is None:
+            self._bar = Bar(
+                BarColumn(),
+                TextColumn("{task.description}"),
+                console=Console(stderr=True),
+                auto_refresh=False,
+                transient=True,
+            )
+            self._bar.add_task("")
+            self._bar.start()
+            atexit.register(self.finish)  # an error must not leave the cursor hidden
+        self._bar.update(
+            self._bar.task_ids[0],
+            total=self._expected,
+            completed=self._rollouts,
+            description=self.line(),
+            refresh=True,
+        )

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 """Anything JSON can hold; floats must be finite."""
 
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -32,9 +35,9 @@ def canonical_json(value: object) -> str:
     >>> canonical_json({"b": 1, "a": [True, None]})
     '{"a":[true,null],"b":1}'
     """
-    text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    text = _ENCODER.encode(value)
+    if text.isascii():
+        return text
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 

@@ -181,6 +181,23 @@ class EProcess:
         grown = tuple(wealth + math.log1p(stake * x) for stake, wealth in pairs)
         return type(self)(lambdas=self.lambdas, log_wealths=grown)
 
+    def path(self, bets: FloatArray) -> Path:
+        """Return the processes after each of some bets; the same as betting one at a time.
+
+        Args:
+            bets: Bets in [-1, 2] in their order, shape (n,), n ≥ 0.
+
+        Raises:
+            StatisticsError: A bet is NaN or outside [-1, 2].
+        """
+        _check_range(bets, *BET_RANGE, what="bets")
+        # Few bets differ, and libm's logarithm makes the sums those of `bet`, bit by bit.
+        distinct, which = np.unique(bets, return_inverse=True)
+        logs = [[math.log1p(stake * x) for x in distinct.tolist()] for stake in self.lambdas]
+        steps = np.array(logs).reshape(len(self.lambdas), -1)[:, which]
+        start = np.array(self.log_wealths)[:, None]
+        return Path(lambdas=self.lambdas, log_wealths=np.cumsum(np.hstack([start, steps]), axis=1))
+
     @property
     def log_value(self) -> float:
         """Natural logarithm of `value`, without its cap."""
@@ -192,6 +209,33 @@ class EProcess:
     def value(self) -> float:
         """The e-value: mean wealth over the stakes, capped at e^709 so that it stays finite."""
         return math.exp(min(self.log_value, _LOG_CAP))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """A process before its first bet and after each of n bets."""
+
+    lambdas: tuple[float, ...]
+    log_wealths: FloatArray
+    """Shape (stakes, n + 1)."""
+
+    def at(self, bets: int) -> EProcess:
+        """Return the process after a number of bets, in [0, n]."""
+        wealths = tuple(self.log_wealths[:, bets].tolist())
+        return EProcess(lambdas=self.lambdas, log_wealths=wealths)
+
+    @property
+    def values(self) -> FloatArray:
+        """The e-values, shape (n + 1,), each capped at e^709."""
+        return _mixture(self.log_wealths)
+
+
+def _mixture(log_wealths: FloatArray) -> FloatArray:
+    """Return the mean wealth over the stakes, which are the first axis, capped at e^709."""
+    top = log_wealths.max(axis=0)
+    total = np.exp(log_wealths - top).sum(axis=0)
+    capped = np.minimum(top + np.log(total / len(log_wealths)), _LOG_CAP)
+    return np.asarray(np.exp(capped), dtype=np.float64)
 
 
 def e_process(bets: ArrayLike, lambdas: tuple[float, ...] = DEFAULT_LAMBDAS) -> FloatArray:
@@ -220,19 +264,17 @@ def e_process(bets: ArrayLike, lambdas: tuple[float, ...] = DEFAULT_LAMBDAS) -> 
             "before the first pair use EProcess.start(), whose value is 1"
         )
     _check_range(array, *BET_RANGE, what="bets")
-    log_wealths = [np.cumsum(np.log1p(stake * array), axis=-1) for stake in lambdas]
-    top = np.maximum.reduce(log_wealths)
-    total = np.zeros_like(top)
-    for log_wealth in log_wealths:
-        total += np.exp(log_wealth - top)
-    capped = np.minimum(top + np.log(total / len(lambdas)), _LOG_CAP)
-    return np.asarray(np.exp(capped), dtype=np.float64)
+    return _mixture(np.array([np.cumsum(np.log1p(stake * array), axis=-1) for stake in lambdas]))
 
 
 def _check_range(
     x: float | FloatArray, low: float = -1.0, high: float = 1.0, *, what: str = "difference"
 ) -> None:
-    if not np.all((x >= np.float64(low)) & (x <= np.float64(high))):
+    if isinstance(x, float | int):
+        inside = low <= x <= high
+    else:
+        inside = bool(np.all((x >= low) & (x <= high)))
+    if not inside:
         shown = x if np.ndim(x) == 0 else "an array with values outside"
         raise StatisticsError(
             f"{what}: got {shown}, expected numbers within [{low:g}, {high:g}]; "

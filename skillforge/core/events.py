@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
-from skillforge.core.digest import canonical_json, json_digest
+from skillforge.core.digest import canonical_json, sha256
 from skillforge.errors import LedgerError
 
 GENESIS = "0" * 64
@@ -31,7 +32,7 @@ class NewEvent:
     """The run it belongs to, or ""."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Event:
     """A stored event."""
 
@@ -41,45 +42,73 @@ class Event:
     """Seconds since the epoch."""
     kind: str
     run: str
-    data: Mapping[str, Any] = field(hash=False)
+    text: str
+    """The data as canonical JSON: what is stored, and what the hash covers."""
     previous: str
     hash: str
+
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
+        """The data, read from the text when they are first asked for.
+
+        Raises:
+            LedgerError: The text is no JSON.
+        """
+        try:
+            data: dict[str, Any] = json.loads(self.text, parse_constant=_refuse)
+        except ValueError as error:
+            raise LedgerError(
+                f"event {self.seq} of the ledger is no JSON ({error}): it was changed from "
+                "outside; restore ledger.db from a backup"
+            ) from error
+        return data
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON number")
 
 
 def link(new: NewEvent, *, seq: int, at: float, previous: str) -> Event:
     """Give a new event its place in the chain.
 
-    What is hashed is the event as a store gives it back: tuples are lists, keys are text, the time
-    is a float.
-
     Raises:
         ValueError: The data hold NaN or an infinity.
         TypeError: The data hold something that JSON cannot.
     """
-    data = json.loads(canonical_json(new.data))
-    digest = event_hash(seq, float(at), new.kind, new.run, data, previous)
+    at, text = float(at), canonical_json(new.data)
     return Event(
         seq=seq,
-        at=float(at),
+        at=at,
         kind=new.kind,
         run=new.run,
-        data=data,
+        text=text,
         previous=previous,
-        hash=digest,
+        hash=event_hash(seq, at, new.kind, new.run, text, previous),
     )
 
 
-def event_hash(
-    seq: int, at: float, kind: str, run: str, data: Mapping[str, Any], previous: str
-) -> str:
-    """Return the hash that an event of this content must carry."""
-    return json_digest([seq, at, kind, run, data, previous])
+def event_hash(seq: int, at: float, kind: str, run: str, text: str, previous: str) -> str:
+    """Return the hash that an event of this content must carry.
+
+    It is the digest of the JSON array of all six; the data come as the JSON that is stored.
+
+    >>> from skillforge.core.digest import json_digest
+    >>> event_hash(1, 2.0, "k", "r", '{"a":1}', "") == json_digest([1, 2.0, "k", "r", {"a": 1}, ""])
+    True
+    """
+    return sha256(f'[{seq},{at!r},{_quoted(kind)},{_quoted(run)},{text},"{previous}"]'.encode())
+
+
+_quoted = lru_cache(maxsize=64)(canonical_json)
 
 
 def is_intact(event: Event) -> bool:
     """Whether the event's content is what its hash covers."""
-    expected = event_hash(event.seq, event.at, event.kind, event.run, event.data, event.previous)
-    return event.hash == expected
+    return event.hash == _expected(event, event.previous)
+
+
+def _expected(event: Event, previous: str) -> str:
+    return event_hash(event.seq, event.at, event.kind, event.run, event.text, previous)
 
 
 def check_chain(events: Iterable[Event]) -> int:
@@ -91,7 +120,7 @@ def check_chain(events: Iterable[Event]) -> int:
     count, previous = 0, GENESIS
     for event in events:
         count += 1
-        expected = event_hash(event.seq, event.at, event.kind, event.run, event.data, previous)
+        expected = _expected(event, previous)
         if event.seq != count or event.previous != previous or event.hash != expected:
             raise LedgerError(
                 f"the ledger's chain is broken at event {count}: found seq {event.seq} with hash "

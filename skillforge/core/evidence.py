@@ -47,7 +47,7 @@ class Evidence:
 
 def weigh(
     pairs: Sequence[Pair],
-    stakes: Sequence[float],
+    stakes: FloatArray,
     *,
     voids: Iterable[Void],
     e_values: tuple[float, float, float],
@@ -63,19 +63,18 @@ def weigh(
         e_values: Current values of the processes for claim, harm and futility.
         alpha: Error rate at which the MDE is computed.
     """
-    differences = np.array(stakes, dtype=np.float64)
     dropped = {"base": 0, "augmented": 0}
     for void in voids:
         dropped[void.arm] = dropped.get(void.arm, 0) + 1
     claim, harm, futility = e_values
     return Evidence(
         table=tabulate(pairs, dropped),
-        lift=float(differences.mean()) if stakes else None,
-        lift_interval=betting_interval(differences, alpha=0.05) if len(stakes) >= 2 else None,
+        lift=float(stakes.mean()) if len(stakes) else None,
+        lift_interval=betting_interval(stakes, alpha=0.05) if len(stakes) >= 2 else None,
         e_value=claim,
         e_harm=harm,
         e_futility=futility,
-        mde=_detectable(differences, alpha),
+        mde=_detectable(stakes, alpha),
     )
 
 

@@ -10,14 +10,15 @@ false-discovery control over a whole cohort asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
 
+from skillforge.core._checks import FloatArray
 from skillforge.core.eprocess import (
     DEFAULT_LAMBDAS,
     EProcess,
@@ -162,31 +163,65 @@ def bet(state: GateState, rules: GateRules, difference: float, *, enough: float)
         enough: E-value at which a candidate on probation needs no more tasks: cohort size / fdr
             passes e-BH whatever the others do. Stopping early never inflates error.
     """
-    claim_bet = (
-        lift_bet(difference)
+    return bet_along(state, rules, np.array([difference]), enough=enough, stop=False)[0]
+
+
+def bet_along(
+    state: GateState, rules: GateRules, differences: FloatArray, *, enough: float, stop: bool
+) -> tuple[GateState, int]:
+    """Bet on paired differences in their order; see `bet`.
+
+    Args:
+        state: The processes so far.
+        rules: The registered rules.
+        differences: Augmented minus base of each task, in [-1, 1], shape (n,).
+        enough: See `bet`.
+        stop: Whether the first verdict ends the betting.
+
+    Returns:
+        The state after the last bet, and how many bets were made.
+    """
+    claim_bets = (
+        lift_bet(differences)
         if state.basis is Basis.LIFT
-        else non_inferiority_bet(difference, rules.margin)
+        else non_inferiority_bet(differences, rules.margin)
     )
-    claim = state.claim.bet(claim_bet)
-    state = replace(
-        state,
-        claim=claim,
-        harm=state.harm.bet(harm_bet(difference)),
-        futility=state.futility.bet(futility_bet(difference, rules.min_effect)),
-        on_probation=state.on_probation or claim.value >= 1 / rules.alpha,
+    claim = state.claim.path(claim_bets)
+    harm = state.harm.path(harm_bet(differences))
+    futility = state.futility.path(futility_bet(differences, rules.min_effect))
+    on_probation, verdict, used = state.on_probation, state.verdict, 0
+    values = zip(*(path.values[1:].tolist() for path in (claim, harm, futility)), strict=True)
+    for e_claim, e_harm, e_futility in values:
+        used += 1
+        on_probation = on_probation or e_claim >= 1 / rules.alpha
+        if verdict is None and on_probation:
+            verdict = _on_probation(e_claim, e_harm, rules, enough)
+        elif verdict is None:
+            verdict = _unproven(e_harm, e_futility, rules, state.basis)
+        if stop and verdict is not None:
+            break
+    after = GateState(
+        basis=state.basis,
+        claim=claim.at(used),
+        harm=harm.at(used),
+        futility=futility.at(used),
+        on_probation=on_probation,
+        verdict=verdict,
     )
-    return replace(state, verdict=state.verdict or _verdict(state, rules, enough))
+    return after, used
 
 
-def _verdict(state: GateState, rules: GateRules, enough: float) -> Decision | None:
-    if state.on_probation:
-        if state.harm.value >= 1 / rules.harm_retire:
-            return Decision.ROLLED_BACK
-        return Decision.PROBATION if state.claim.value >= enough else None
-    if state.harm.value >= 1 / rules.harm_stop:
+def _on_probation(claim: float, harm: float, rules: GateRules, enough: float) -> Decision | None:
+    if harm >= 1 / rules.harm_retire:
+        return Decision.ROLLED_BACK
+    return Decision.PROBATION if claim >= enough else None
+
+
+def _unproven(harm: float, futility: float, rules: GateRules, basis: Basis) -> Decision | None:
+    if harm >= 1 / rules.harm_stop:
         return Decision.REJECTED_HARM
     # A removal may be neutral and still right, so futility is a rule for lift alone.
-    if state.basis is Basis.LIFT and state.futility.value >= 1 / rules.beta:
+    if basis is Basis.LIFT and futility >= 1 / rules.beta:
         return Decision.REJECTED_FUTILE
     return None
 
@@ -238,19 +273,14 @@ def decide(
         blocks: Sizes of the families along the order, for inference over families: a family bets
             once, when all of it is done. Empty where each task bets for itself.
     """
-    state, used, stakes = start(rules, basis), 0, []
-    for block in _blocks(outcomes, blocks):
-        if stop and state.verdict is not None:
-            break
-        used += len(block)
-        differences = [o.difference for o in block if isinstance(o, Pair)]
-        if differences:
-            stakes.append(float(np.mean(differences)))
-            state = bet(state, rules, stakes[-1], enough=enough)
+    places, stakes, done = _stakes(outcomes, blocks)
+    state, bets = bet_along(start(rules, basis), rules, stakes, enough=enough, stop=stop)
+    # A void after the last bet is used too, unless a verdict had fallen before.
+    used = places[bets - 1] if stop and state.verdict is not None else done
     pairs = [o for o in outcomes[:used] if isinstance(o, Pair)]
     voids = [o for o in outcomes[:used] if isinstance(o, Void)]
     processes = (state.claim.value, state.harm.value, state.futility.value)
-    evidence = weigh(pairs, stakes, voids=voids, e_values=processes, alpha=rules.alpha)
+    evidence = weigh(pairs, stakes[:bets], voids=voids, e_values=processes, alpha=rules.alpha)
     decision, reasons = _withhold(state, evidence, rules, level=constant_score(pairs))
     return GateResult(
         decision=decision,
@@ -262,17 +292,25 @@ def decide(
     )
 
 
-def _blocks(
+def _stakes(
     outcomes: Sequence[Pair | Void], sizes: Sequence[int]
-) -> Iterator[Sequence[Pair | Void]]:
-    """Cut the outcomes into what bets together; an unfinished family at the end is left out."""
+) -> tuple[list[int], FloatArray, int]:
+    """Return where along the order each bet ends, what is bet there, and where the last task ends.
+
+    A bet is the difference of a task or the mean of a family. One that is void altogether bets
+    nothing; an unfinished family at the end is left out.
+    """
     ends = list(accumulate(sizes)) if sizes else range(1, len(outcomes) + 1)
-    begin = 0
+    places, stakes, begin = [], [], 0
     for end in ends:
         if end > len(outcomes):
-            return
-        yield outcomes[begin:end]
+            break
+        found = [o.difference for o in outcomes[begin:end] if isinstance(o, Pair)]
+        if found:
+            places.append(end)
+            stakes.append(sum(found) / len(found))
         begin = end
+    return places, np.array(stakes, dtype=np.float64), begin
 
 
 def _withhold(

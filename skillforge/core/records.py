@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from skillforge.core.events import Event
@@ -15,7 +15,7 @@ ROLLOUTS = ("rollout.finished", "rollout.failed")
 
 def write_rollout(rollout: Rollout) -> dict[str, Any]:
     """Return a rollout as the JSON object that the ledger keeps."""
-    data = {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
+    data = {name: getattr(rollout, name) for name in _FIELDS}
     if rollout.failure is not None:
         failure = rollout.failure
         data["failure"] = {
@@ -27,8 +27,12 @@ def write_rollout(rollout: Rollout) -> dict[str, Any]:
 
 
 def read_rollout(event: Event) -> Rollout:
-    """Read a rollout back from its event."""
-    data = {k: v for k, v in event.data.items() if k in Rollout.__dataclass_fields__}
+    """Read a rollout back from its event.
+
+    What an older record does not hold has its default; what a newer one holds besides is passed
+    over.
+    """
+    data = {name: event.data[name] for name in _FIELDS if name in event.data}
     if data["failure"] is not None:
         failure = data["failure"]
         data["failure"] = Failure(
@@ -37,8 +41,11 @@ def read_rollout(event: Event) -> Rollout:
     return Rollout(**data | {"uses": tuple(data.get("uses", ()))})
 
 
+_FIELDS = tuple(Rollout.__dataclass_fields__)
+
+
 def registered_outcomes(
-    rollouts: Sequence[Rollout], registration: Registration
+    rollouts: Iterable[Rollout], registration: Registration
 ) -> list[Pair | Void]:
     """Join the two arms of a registration along its order, over the completed prefix."""
     arms: dict[str, dict[str, dict[int, Rollout]]] = {

@@ -8,12 +8,12 @@ failure of the agent scores 0.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from skillforge.core.digest import json_digest
+from skillforge.core.digest import json_digest, sha256
 
 Arm = Literal["base", "augmented", "none", "description", "full", "raw"]
 
@@ -115,22 +115,42 @@ class Rollout:
     """What it was run for: ``propose``, ``screen``, ``confirm``, ``audit``, ``eval``."""
     uses: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     """Which skills an agent met; see `Attempt`."""
+    parallel: int = 0
+    """Most attempts that were in flight beside it, itself included; 0 where nobody wrote it down.
+
+    It is no part of the key: load changes when an answer comes, and only seldom which.
+    """
 
 
-def rollout_key(
-    *, worker: str, task: str, shown: str, replicate: int, scope: str, seed: int
-) -> str:
-    """Return the identity of a rollout.
+def condition_digest(*, worker: str, shown: Sequence[str], scope: str, seed: int) -> str:
+    """Return the identity of what all rollouts of one arm have in common.
 
     Args:
         worker: Fingerprint of the worker: kind, model, template and every sampling setting.
-        task: Digest of the task with its verifier.
-        shown: Digest of the skill bytes actually shown; equal bytes give equal keys in any arm.
-        replicate: 0-based number of the attempt.
+        shown: Versions of the packages shown, in order; a version is a digest of all its bytes.
         scope: The run in which the rollout may be reused; confirm rollouts carry the run's id.
         seed: Seed of the run.
     """
-    return json_digest([worker, task, shown, replicate, scope, seed])
+    return json_digest([worker, list(shown), scope, seed])
+
+
+def rollout_key(condition: str, task: str, replicate: int) -> str:
+    """Return the identity of a rollout, 64 hex digits: all that can change its result.
+
+    It begins with its condition, so that rollouts of one arm stand side by side in an index, and
+    ends in 192 bits over condition, task and replicate.
+
+    Args:
+        condition: See `condition_digest`.
+        task: Digest of the task with its verifier.
+        replicate: 0-based number of the attempt.
+    """
+    return condition[:16] + sha256(f"{condition}{task}{replicate}".encode())[:48]
+
+
+def rollout_seed(key: str) -> int:
+    """Return the seed of an attempt, in [0, 2³¹): the same for the same key, whenever it is run."""
+    return int(key[-8:], 16) >> 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,8 @@ def read_result(ledger: Ledger, run: str, registration: Registration) -> GateRes
     Once a decision has been written down, it stands on the tasks that it used, also if a later
     rerun under a larger budget adds rollouts.
     """
-    rollouts = [read_rollout(event) for event in ledger.events(run=run, kinds=ROLLOUTS)]
+    arms = (registration.base, registration.version)
+    rollouts = map(read_rollout, ledger.events(run=run, kinds=ROLLOUTS, about=arms))
     used = _used(ledger, run, registration)
     result = decide(
         registered_outcomes(rollouts, registration)[:used],
@@ -81,9 +82,9 @@ def read_result(ledger: Ledger, run: str, registration: Registration) -> GateRes
 
 def _used(ledger: Ledger, run: str, registration: Registration) -> int | None:
     """Return how many tasks a written decision used, or None if there is none yet."""
-    for event in ledger.events(run=run, kinds=("gate.decided",)):
-        if event.data["candidate"] == registration.candidate:
-            return int(event.data["used"])
+    about = (registration.candidate,)
+    for event in ledger.events(run=run, kinds=("gate.decided",), about=about):
+        return int(event.data["used"])
     return None
 
 

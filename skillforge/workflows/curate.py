@@ -13,14 +13,25 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
+from skillforge.core.checkpoint import read_state, write_state
 from skillforge.core.digest import sha256
-from skillforge.core.events import NewEvent
+from skillforge.core.events import Event, NewEvent
 from skillforge.core.library import LibraryState, SkillRecord, Staged, suggest
 from skillforge.core.library_fold import FOLDED, fold
 from skillforge.core.moments import end_of_moment
 from skillforge.core.package import Package, pack, unpack
 from skillforge.errors import SkillError
 from skillforge.ports import Ledger, Library
+
+CHECKPOINT_EVERY = 1000
+"""Events folded in, after which the state is worth keeping."""
+
+
+def load_state(ledger: Ledger) -> tuple[LibraryState, int]:
+    """Return the state at the ledger's checkpoint and the number of its event, or the beginning."""
+    kept = ledger.load_checkpoint()
+    state = None if kept is None else read_state(kept[1])
+    return (LibraryState(), 0) if kept is None or state is None else (state, kept[0].seq)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,15 +40,23 @@ class Curator:
 
     ledger: Ledger
     library: Library
-    _seen: int = 0
+    _seen: int = -1
+    """Number of the last event that was looked at; -1 before the first look."""
+    _unkept: list[Event] = field(default_factory=list)
+    """Events folded in since the last checkpoint."""
     _state: LibraryState = field(default_factory=LibraryState)
 
     @property
     def state(self) -> LibraryState:
-        """The library as of the last event; only new events are folded in."""
-        fresh = list(self.ledger.events(after=self._seen, kinds=FOLDED))
-        if fresh:
-            self._state, self._seen = fold(fresh, self._state), fresh[-1].seq
+        """The library as of the last event; only events since the checkpoint are folded in."""
+        head = self.ledger.head
+        if self._seen < 0:
+            self._state, self._seen = load_state(self.ledger)
+        if head > self._seen:
+            fresh = list(self.ledger.events(after=self._seen, kinds=FOLDED))
+            self._state = fold(fresh, self._state)
+            self._seen = max([head, *(event.seq for event in fresh[-1:])])
+            self._unkept += fresh
         return self._state
 
     def state_at(self, date: str) -> LibraryState | None:
@@ -46,6 +65,13 @@ class Curator:
         if end is None:
             return None
         return fold(takewhile(lambda e: e.at < end, self.ledger.events(kinds=FOLDED)))
+
+    def keep_checkpoint(self) -> None:
+        """Keep the state in the ledger once it took many events to come to it."""
+        state = self.state
+        if len(self._unkept) >= CHECKPOINT_EVERY:
+            self.ledger.save_checkpoint(self._unkept[-1], write_state(state))
+            self._unkept.clear()
 
     def package(self, skill: str, version: str | None = None) -> Package:
         """Return a version of a skill, the current one by default.
@@ -112,6 +138,7 @@ class Curator:
                 notes.append(f"{package.name}: hand edit taken in as version {package.short}")
         for name in sorted(current.keys() - present.keys() - unfinished):
             notes.append(f"{name}: its folder is gone; `skillforge restore {name}` brings it back")
+        self.keep_checkpoint()
         return tuple(notes)
 
     def _finish_writes(self) -> tuple[list[str], set[str]]:

@@ -16,7 +16,7 @@ from skillforge.core.package import Package
 from skillforge.core.records import ROLLOUTS, read_rollout
 from skillforge.core.rollout import Rollout
 from skillforge.core.task import Split, Suite, Task
-from skillforge.errors import BudgetSpent, SkillError, SuiteError
+from skillforge.errors import BlobErased, BudgetSpent, SkillError, SuiteError
 from skillforge.ports import ChatModel
 from skillforge.workflows import contrast
 from skillforge.workflows.audit import audit_units, audited_units
@@ -150,7 +150,11 @@ class Evolver:
         )
 
     def _output(self, rollout: Rollout) -> str:
-        blob = self.bench.ledger.get_blob(rollout.output_blob)
+        """Return what was answered; nothing where it was erased meanwhile."""
+        try:
+            blob = self.bench.ledger.get_blob(rollout.output_blob)
+        except BlobErased:
+            return ""
         output: str = json.loads(blob)["output"]
         return output
 
@@ -270,9 +274,9 @@ class Evolver:
         )
 
     def _cost(self, candidate: Candidate, purpose: str) -> float:
-        rollouts = map(read_rollout, self.bench.ledger.events(run=self.bench.run, kinds=ROLLOUTS))
-        version = candidate.package.version if candidate.package else None
-        return sum(r.cost_usd for r in rollouts if (r.purpose, r.subject) == (purpose, version))
+        about = (candidate.package.version,) if candidate.package else ()
+        events = self.bench.ledger.events(run=self.bench.run, kinds=ROLLOUTS, about=about)
+        return sum(r.cost_usd for r in map(read_rollout, events) if r.purpose == purpose)
 
     def _serve(self, base: Package, report: SkillReport) -> None:
         """Stage the proven candidate of the largest lift, and adopt it unless told to wait.

@@ -103,8 +103,7 @@ class Journal:
         return [self._event("candidate.closed", data)]
 
     def _knows(self, kind: str, candidate: Candidate) -> bool:
-        events = self.ledger.events(run=self.run, kinds=(kind,))
-        return any(event.data["candidate"] == candidate.id for event in events)
+        return any(self.ledger.events(run=self.run, kinds=(kind,), about=(candidate.id,)))
 
     def _event(self, kind: str, data: Mapping[str, Any]) -> NewEvent:
         return NewEvent(kind=kind, data=data, run=self.run)

@@ -1,14 +1,17 @@
 """Run rollouts: reuse what is in the ledger, run the rest interleaved, store each before it counts.
 
-This is the only place where attempts become rollouts. Everything that can go wrong with one
-attempt ends up in its record; what concerns the whole run (no budget, no disk, an endpoint that
-never answers) is raised.
+This is the only place where attempts become rollouts. `Perform` may run anywhere; the bench around
+it alone knows the ledger and the budget. Everything that can go wrong with one attempt ends up in
+its record; what concerns the whole run (no budget, no disk, an endpoint that never answers) is
+raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,15 +22,16 @@ from skillforge.core.records import read_rollout, write_rollout
 from skillforge.core.rollout import (
     Arm,
     Attempt,
-    Failure,
     FailureKind,
     Rollout,
     Verdict,
+    condition_digest,
     rollout_key,
+    rollout_seed,
 )
 from skillforge.core.task import Task
 from skillforge.core.verify import DataOnlyVerifier
-from skillforge.errors import BudgetSpent, InfraError
+from skillforge.errors import InfraError
 from skillforge.ports import Executor, Ledger, Verifier, Worker
 from skillforge.workflows.meter import Meter
 
@@ -51,6 +55,37 @@ class Cell:
     """Run within which the rollout may be reused; "" for any."""
 
 
+class Work(NamedTuple):
+    """What an attempt needs to know."""
+
+    task: Task
+    skills: tuple[Package, ...]
+    seed: int
+
+
+class Scored(NamedTuple):
+    """An attempt with what its verifier says of it."""
+
+    attempt: Attempt
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """Attempts and scores: the part of a rollout that may run in any process."""
+
+    worker: Worker
+    verifier: Verifier
+
+    async def __call__(self, work: Work) -> Scored:
+        """Try the task once and score what came of it."""
+        attempt = await self.worker.attempt(work.task, work.skills, seed=work.seed)
+        if attempt.failure is None:
+            return Scored(attempt, await self.verifier.verify(work.task, attempt))
+        infra = attempt.failure.kind is FailureKind.INFRA
+        return Scored(attempt, Verdict(score=None if infra else 0.0, failure=attempt.failure))
+
+
 @dataclass(slots=True, kw_only=True)
 class Bench:
     """Everything that rollouts of one run have in common."""
@@ -65,7 +100,10 @@ class Bench:
     """What scores the attempts; code of a suite needs one that can run it."""
     on_rollout: Callable[[Rollout], None] = lambda _: None
     """Called after each rollout is durable, for progress."""
-    _failures_in_a_row: int = field(default=0)
+    on_expected: Callable[[int], None] = lambda _: None
+    """Called with the number of rollouts that are going to be run, for progress."""
+    _failures: list[Rollout] = field(default_factory=list)
+    """The failures since the last rollout that was scored."""
 
     async def rollouts(self, cells: Sequence[Cell]) -> list[Rollout]:
         """Return one rollout per cell, in the order of the cells.
@@ -78,91 +116,125 @@ class Bench:
             InfraError: Nothing but infrastructure failures came back.
             LedgerError: The ledger cannot be written.
         """
-        keys = [self._key(cell) for cell in cells]
-        found = {key: self.ledger.find_rollout(key) for key in dict.fromkeys(keys)}
-        done = {key: read_rollout(event) for key, event in found.items() if event is not None}
+        keys = self._keys(cells)
+        found = self.ledger.find_rollouts(list(dict.fromkeys(keys)))
+        done = {key: read_rollout(event) for key, event in found.items()}
         self.meter.spend.cached += len(done)
         missing = {k: c for k, c in zip(keys, cells, strict=True) if k not in done}
-        rng = np.random.default_rng([self.seed, int(json_digest(sorted(missing))[:8], 16)])
-        order = [list(missing.items())[i] for i in rng.permutation(len(missing))]
+        self.on_expected(len(missing))
         with self.meter.rollout_phase():
-            async for position, rollout in self.executor.run(self._attempt, order):
-                done[order[position][0]] = rollout
-        self._refuse_if_nothing_worked([done[key] for key in keys])
-        return [replace(done[k], arm=c.arm) for k, c in zip(keys, cells, strict=True)]
+            async for rollout in self._run(self._interleaved(missing)):
+                done[rollout.key] = rollout
+        rollouts = [_under(c.arm, done[k]) for k, c in zip(keys, cells, strict=True)]
+        _refuse_if_nothing_worked(rollouts)
+        return rollouts
 
-    def _key(self, cell: Cell) -> str:
-        return rollout_key(
-            worker=self.worker.fingerprint,
-            task=cell.task.digest,
-            shown=json_digest([package.version for package in cell.skills]),
-            replicate=cell.replicate,
-            scope=cell.scope,
-            seed=self.seed,
-        )
+    def _keys(self, cells: Sequence[Cell]) -> list[str]:
+        """Return the key of each cell; what cells have in common is digested once."""
+        worker = self.worker.fingerprint
+        tasks: dict[int, str] = {}
+        conditions: dict[tuple[str, ...], str] = {}
+        keys = []
+        for cell in cells:
+            if (task := tasks.get(id(cell.task))) is None:
+                task = tasks[id(cell.task)] = cell.task.digest
+            shown = [package.version for package in cell.skills]
+            if (condition := conditions.get((cell.scope, *shown))) is None:
+                condition = conditions[cell.scope, *shown] = condition_digest(
+                    worker=worker, shown=shown, scope=cell.scope, seed=self.seed
+                )
+            keys.append(rollout_key(condition, task, cell.replicate))
+        return keys
 
-    async def _attempt(self, entry: tuple[str, Cell]) -> Rollout:
-        key, cell = entry
-        self.meter.admit_rollout()
-        seed = int(key[:8], 16) >> 1
+    def _interleaved(self, missing: Mapping[str, Cell]) -> list[tuple[str, Cell]]:
+        rng = np.random.default_rng([self.seed, int(json_digest(sorted(missing))[:8], 16)])
+        entries = list(missing.items())
+        return [entries[i] for i in rng.permutation(len(entries))]
+
+    async def _run(self, order: Sequence[tuple[str, Cell]]) -> AsyncIterator[Rollout]:
+        """Run cells, admitting each when there is room for it; yield rollouts that are durable."""
+        admitted = landed = 0
+
+        def admit() -> Iterator[Work]:
+            nonlocal admitted
+            for key, cell in order:
+                self._refuse_if_unreachable()
+                self.meter.admit_rollout()
+                admitted += 1
+                yield Work(cell.task, cell.skills, rollout_seed(key))
+
         try:
-            attempt = await self.worker.attempt(cell.task, cell.skills, seed=seed)
-        except BudgetSpent:
-            self.meter.forget_rollout()
-            raise
-        rollout, blob = _record(key, cell, attempt, await self._verdict(cell.task, attempt))
-        kind = "rollout.failed" if rollout.score is None else "rollout.finished"
-        data = {**write_rollout(rollout), "bill": self.meter.unrecorded()}
-        event = NewEvent(kind=kind, data=data, run=self.run)
-        self.ledger.record([event], blobs=[blob])
-        self.on_rollout(rollout)
-        self._watch(rollout)
-        return rollout
+            perform = Perform(self.worker, self.verifier)
+            async with aclosing(self.executor.run(perform, admit())) as arriving:
+                async for batch in arriving:
+                    landed += len(batch)
+                    for rollout in self._store([(*order[at], scored) for at, scored in batch]):
+                        yield rollout
+        finally:
+            for _ in range(admitted - landed):
+                self.meter.forget_rollout()
 
-    async def _verdict(self, task: Task, attempt: Attempt) -> Verdict:
-        if attempt.failure is None:
-            return await self.verifier.verify(task, attempt)
-        infra = attempt.failure.kind is FailureKind.INFRA
-        return Verdict(score=None if infra else 0.0, failure=attempt.failure)
+    def _store(self, batch: Sequence[tuple[str, Cell, Scored]]) -> list[Rollout]:
+        """Make a batch durable in one transaction, then count it."""
+        rollouts, events, blobs = [], [], []
+        bill = {"bill": self.meter.unrecorded()}  # of the whole batch; its first event carries it
+        for key, cell, scored in batch:
+            blob = canonical_json(scored.attempt.to_json()).encode()
+            rollout = _rollout(key, cell, scored, sha256(blob), self.executor.limit)
+            kind = "rollout.failed" if rollout.score is None else "rollout.finished"
+            rollouts.append(rollout)
+            data, bill = write_rollout(rollout) | bill, {}
+            events.append(NewEvent(kind=kind, data=data, run=self.run))
+            blobs.append(blob)
+        self.ledger.record(events, blobs=blobs)
+        for rollout in rollouts:
+            self._failures = [*self._failures, rollout] if rollout.score is None else []
+            self.on_rollout(rollout)
+        return rollouts
 
-    def _watch(self, rollout: Rollout) -> None:
-        self._failures_in_a_row = 0 if rollout.score is not None else self._failures_in_a_row + 1
-        if self._failures_in_a_row >= INFRA_LIMIT and rollout.failure is not None:
-            raise InfraError(_unreachable(rollout.failure, self._failures_in_a_row))
-
-    @staticmethod
-    def _refuse_if_nothing_worked(rollouts: Sequence[Rollout]) -> None:
-        failures = [r.failure for r in rollouts if r.score is None and r.failure is not None]
-        if failures and len(failures) == len(rollouts):
-            raise InfraError(_unreachable(failures[0], len(failures)))
+    def _refuse_if_unreachable(self) -> None:
+        if len(self._failures) >= INFRA_LIMIT:
+            raise InfraError(_unreachable(self._failures))
 
 
-def _unreachable(failure: Failure, count: int) -> str:
+def _refuse_if_nothing_worked(rollouts: Sequence[Rollout]) -> None:
+    if rollouts and all(rollout.score is None for rollout in rollouts):
+        raise InfraError(_unreachable(rollouts))
+
+
+def _unreachable(failed: Sequence[Rollout]) -> str:
+    failure = failed[-1].failure
+    why = f"in the {failure.where}: {failure.message}" if failure else "without a reason"
     return (
-        f"{count} attempts in a row failed in the {failure.where}: {failure.message}; nothing was "
-        "scored: check the model with `skillforge doctor`, then run the same command again"
+        f"{len(failed)} attempts in a row failed {why}; nothing was scored: check the model with "
+        "`skillforge doctor`, then run the same command again"
     )
 
 
-def _record(key: str, cell: Cell, attempt: Attempt, verdict: Verdict) -> tuple[Rollout, bytes]:
-    """Turn a scored attempt into a rollout and the blob that holds its words and files."""
-    blob = canonical_json(attempt.to_json()).encode()
-    rollout = Rollout(
+def _under(arm: Arm, rollout: Rollout) -> Rollout:
+    """Return a rollout as one of an arm: equal conditions give it to both arms."""
+    return rollout if rollout.arm == arm else replace(rollout, arm=arm)
+
+
+def _rollout(key: str, cell: Cell, scored: Scored, blob: str, parallel: int) -> Rollout:
+    attempt = scored.attempt
+    return Rollout(
         key=key,
         task=cell.task.id,
         family=cell.task.family,
         arm=cell.arm,
         subject=cell.subject,
         replicate=cell.replicate,
-        score=verdict.score,
-        failure=verdict.failure,
-        finish_reason=attempt.finish_reason,
-        prompt_tokens=attempt.prompt_tokens,
-        completion_tokens=attempt.completion_tokens,
-        cost_usd=attempt.cost_usd,
-        seconds=attempt.seconds,
-        output_blob=sha256(blob),
+        score=scored.verdict.score,
+        output_blob=blob,
         purpose=cell.purpose,
-        uses=attempt.uses,
+        parallel=parallel,
+        **{name: getattr(attempt, name) for name in _MEASURED}
+        | {"failure": scored.verdict.failure},
     )
-    return rollout, blob
+
+
+_MEASURED = tuple(
+    (Attempt.__dataclass_fields__.keys() & Rollout.__dataclass_fields__.keys()) - {"failure"}
+)
+"""What a rollout takes over from its attempt: tokens, cost, seconds and the like."""

@@ -65,6 +65,11 @@ class Command:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
+    @property
+    def stderr(self) -> str:
+        """What the command has printed on stderr so far."""
+        return (self.folder / "stderr").read_text(errors="replace")
+
     def poll(self) -> int | None:
         """Return the exit code, or None while the command runs."""
         code: int | None = self.server.ask({"poll": self.pid})
@@ -140,6 +145,10 @@ class ProcessServer:
     def run(self, *arguments: str, cwd: Path, **settings: Any) -> Done:
         """Run a command to its end."""
         return self.start(*arguments, cwd=cwd, **settings).wait()
+
+    def start_call(self, module: str, *arguments: str, cwd: Path, **settings: Any) -> Command:
+        """Start the function ``main(arguments)`` of a module in the place of a command."""
+        return self.start(*arguments, cwd=cwd, env={"SUPPORT_CALL": module}, **settings)
 
     def ask(self, order: Mapping[str, Any]) -> Any:
         """Send one order to the process and return its reply."""
@@ -220,6 +229,8 @@ def _perform(order: Mapping[str, Any]) -> int:
     if order["file_limit"] is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["file_limit"],) * 2)
+    if module := order["env"].get("SUPPORT_CALL"):
+        return int(importlib.import_module(module).main(order["arguments"]))
     return run(order["arguments"])
 
 

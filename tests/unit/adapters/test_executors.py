@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from skillforge.adapters.executors import AsyncioExecutor
+from skillforge.adapters.executors import FULL, AsyncioExecutor
 from skillforge.errors import ConfigError
 
 
@@ -51,8 +51,8 @@ async def settle():
 
 async def collect(executor, attempt, items, into):
     """Append every result to a list as it comes."""
-    async for result in executor.run(attempt, items):
-        into.append(result)
+    async for batch in executor.run(attempt, iter(items)):
+        into.extend(batch)
 
 
 def test_results_come_in_order_of_completion():
@@ -146,8 +146,31 @@ def test_the_first_of_several_errors_is_raised():
     asyncio.run(scene())
 
 
-def test_cancelling_the_run_cancels_what_is_in_flight():
-    """A cancelled run begins nothing more and leaves no task behind."""
+def test_a_cancelled_run_lets_what_is_in_flight_land():
+    """Cancelled once, it begins nothing more, yields what was under way, and ends as cancelled."""
+
+    async def scene():
+        desk, got = Desk(), []
+        items = ["a", "b", "c", "d"]
+        run = asyncio.create_task(collect(AsyncioExecutor(2), desk.attempt, items, got))
+        await settle()
+        run.cancel()
+        await settle()
+        assert not run.done()
+        for item in "ba":
+            desk.end(item)
+            await settle()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert got == [(1, "B"), (0, "A")]
+        assert desk.started == ["a", "b"]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scene())
+
+
+def test_a_run_that_is_cancelled_twice_drops_what_is_in_flight():
+    """The second time it stops at once and leaves no task behind."""
 
     async def scene():
         desk, got = Desk(), []
@@ -155,6 +178,8 @@ def test_cancelling_the_run_cancels_what_is_in_flight():
         run = asyncio.create_task(collect(AsyncioExecutor(2), desk.attempt, items, got))
         await settle()
         desk.end("a")
+        await settle()
+        run.cancel()
         await settle()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -172,9 +197,9 @@ def test_closing_the_results_early_cancels_what_is_in_flight():
 
     async def scene():
         desk = Desk()
-        results = AsyncioExecutor(2).run(desk.attempt, ["a", "b", "c"])
+        results = AsyncioExecutor(2).run(desk.attempt, iter("abc"))
         desk.end("a")
-        assert await anext(results) == (0, "A")
+        assert await anext(results) == [(0, "A")]
         await results.aclose()
         assert desk.in_flight == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -190,9 +215,72 @@ def test_a_slow_reader_loses_nothing():
         items = [f"i{n}" for n in range(6)]
         for item in items:
             desk.end(item)
-        async for result in AsyncioExecutor(3).run(desk.attempt, items):
+        async for batch in AsyncioExecutor(3).run(desk.attempt, iter(items)):
             await settle()
-            got.append(result)
+            got.extend(batch)
         return got
 
     assert sorted(asyncio.run(scene())) == [(n, f"I{n}") for n in range(6)]
+
+
+def test_an_item_is_pulled_when_there_is_room_for_it():
+    """The iterator is asked no earlier: what it admits begins at once."""
+
+    async def scene():
+        desk, pulled = Desk(), []
+
+        def items():
+            for item in "abcd":
+                pulled.append(item)
+                yield item
+
+        run = asyncio.create_task(collect(AsyncioExecutor(2), desk.attempt, items(), []))
+        await settle()
+        assert pulled == desk.started == ["a", "b"]
+        desk.end("b")
+        await settle()
+        assert pulled == desk.started == ["a", "b", "c"]
+        for item in "acd":
+            desk.end(item)
+        await run
+
+    asyncio.run(scene())
+
+
+def test_an_error_of_the_iterator_lets_those_in_flight_land():
+    """A budget that is spent between two items throws nothing away that is under way."""
+
+    async def scene():
+        desk, got = Desk(), []
+
+        def items():
+            yield from "ab"
+            raise ValueError("spent")
+
+        run = asyncio.create_task(collect(AsyncioExecutor(3), desk.attempt, items(), got))
+        await settle()
+        for item in "ba":
+            desk.end(item)
+            await settle()
+        with pytest.raises(ValueError, match="spent"):
+            await run
+        return got
+
+    assert asyncio.run(scene()) == [(1, "B"), (0, "A")]
+
+
+def test_attempts_that_never_wait_do_not_hold_results_back():
+    """The reader has its turn once results are due, though no attempt lets the loop go."""
+
+    async def at_once(item):
+        return item
+
+    async def scene():
+        sizes = []
+        async for batch in AsyncioExecutor(8).run(at_once, iter(range(3 * FULL))):
+            sizes.append(len(batch))
+        return sizes
+
+    sizes = asyncio.run(scene())
+    assert sum(sizes) == 3 * FULL
+    assert max(sizes) <= FULL

@@ -1,0 +1,273 @@
+"""Nothing measured is lost: kills, interrupts, torn writes and copies of a ledger in use."""
+
+import asyncio
+import itertools
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support import batch, small_project
+from support.loopback import LoopbackServer, slow
+from support.processes import Command
+from support.small_project import event_counts, events, write_project
+
+from skillforge.adapters.ledger import SqliteLedger
+from skillforge.adapters.salvage import salvage
+from skillforge.core.events import check_chain
+from skillforge.core.records import ROLLOUTS, read_rollout
+from skillforge.errors import LedgerError
+
+PARALLEL = 4
+EVAL = ("eval", "shout", "--suite", "small", "--tasks", "20", "--json")
+
+
+def rollouts(path: Path) -> dict:
+    """Return the rollouts of a ledger by key, once its chain and its payloads have been checked."""
+    with closing(SqliteLedger(path)) as ledger:
+        check_chain(ledger.events())
+        for problem in ledger.damaged_blobs():
+            raise LedgerError(problem)
+        found = [read_rollout(event) for event in ledger.events(kinds=ROLLOUTS)]
+        for rollout in found:
+            ledger.get_blob(rollout.output_blob)
+    by_key = {rollout.key: rollout for rollout in found}
+    assert len(by_key) == len(found)  # none twice
+    return by_key
+
+
+@pytest.fixture
+def undisturbed(tmp_path):
+    """Return what a batch of 600 rollouts comes to in one go."""
+    batch.run(tmp_path / "undisturbed.db", 600)
+    return rollouts(tmp_path / "undisturbed.db")
+
+
+# --- kills ---
+
+
+@pytest.mark.slow
+def test_a_batch_killed_at_a_hundred_random_moments_comes_to_the_same(processes, tmp_path):
+    """Run again after each kill: the same rollouts, none twice, none lost, the chain intact."""
+    count, rng, killed = 1500, random.Random(1644), 0
+
+    def start(name: str) -> Command:
+        arguments = (f"{name}.db", str(count), f"{name}.txt")
+        return processes.start_call("batch", *arguments, cwd=tmp_path)
+
+    start("first").wait()
+    started = time.monotonic()
+    assert start("undisturbed").wait().code == 0
+    duration = time.monotonic() - started
+    whole = rollouts(tmp_path / "undisturbed.db")
+    assert len(whole) == count
+
+    for name in map(str, range(1000)):
+        code = None
+        while code != 0:
+            at = time.monotonic() + rng.uniform(0, duration)
+            code = start(name).kill_when(lambda at=at: time.monotonic() >= at).code
+            assert code in (0, -signal.SIGKILL)
+            killed += code == -signal.SIGKILL
+            found = rollouts(tmp_path / f"{name}.db")
+            assert found.items() <= whole.items()
+            assert counted(tmp_path / f"{name}.txt") <= found.keys()
+        assert found == whole
+        if killed >= 100:
+            break
+
+
+def counted(path: Path) -> set[str]:
+    """Return the keys of the rollouts that a batch has counted, as far as it came to."""
+    return set(path.read_text().split()) if path.exists() else set()
+
+
+# --- interrupts ---
+
+
+def test_one_interrupt_finishes_what_is_in_flight(processes, tmp_path):
+    """After Ctrl-C no new attempt begins; each that was under way is stored, then exit code 130."""
+    with LoopbackServer(lambda body: slow(0.05, small_project.answer(body))) as server:
+        root = write_project(tmp_path / "project", server.url, parallel=PARALLEL)
+        command = processes.start(*EVAL, cwd=root)
+        ended = command.kill_when(
+            lambda: event_counts(root)["rollout.finished"] >= 6, signal.SIGINT
+        )
+        assert ended.code == 130
+        assert "press Ctrl-C again" in ended.stderr
+        finished = event_counts(root)["rollout.finished"]
+        assert 6 <= finished == len(server.requests) < 40
+
+        assert processes.run(*EVAL, cwd=root).code in (0, 3)
+        assert len(server.requests) == event_counts(root)["rollout.finished"] == 40
+
+
+def test_a_second_interrupt_stops_at_once(processes, tmp_path):
+    """Where what is in flight does not end, Ctrl-C again does; what had finished is kept."""
+    held, number = 8, itertools.count(1)
+
+    def answer(body):
+        return slow(3600 if next(number) > held else 0, small_project.answer(body))
+
+    with LoopbackServer(answer) as server:
+        root = write_project(tmp_path / "project", server.url, parallel=PARALLEL)
+        command = processes.start(*EVAL, cwd=root)
+        while len(server.requests) < held + PARALLEL or (
+            event_counts(root)["rollout.finished"] < held
+        ):
+            assert command.poll() is None
+            time.sleep(0.005)
+        command.kill(signal.SIGINT)
+        while "press Ctrl-C again" not in command.stderr:
+            assert command.poll() is None
+            time.sleep(0.005)
+        command.kill(signal.SIGINT)
+        ended = command.wait()
+    assert ended.code == 130
+    assert "Traceback" not in ended.stderr
+    assert event_counts(root)["rollout.finished"] == held
+
+
+# --- torn writes ---
+
+
+def in_use(folder: Path, count: int = 600) -> Path:
+    """Return a ledger as a process that was killed leaves it: some in the file, some in the log."""
+    path = folder / "live.db"
+    ledger = SqliteLedger(path)
+    asyncio.run(batch.bench(ledger).rollouts(batch.cells(count // 2)))
+    ledger._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for upto in range(count // 2, count + 1, count // 20):
+        asyncio.run(batch.bench(ledger).rollouts(batch.cells(upto)))
+    copy = folder / "copy.db"
+    for ending in ("", "-wal"):
+        shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+    ledger.close()
+    return copy
+
+
+def test_a_log_cut_off_anywhere_loses_the_end_and_nothing_else(tmp_path, undisturbed):
+    """A torn last write takes no other one with it; the batch then fills the gap.
+
+    Report: huggingface/OpenEnv#1154.
+    """
+    source = in_use(tmp_path)
+    wal = Path(f"{source}-wal").read_bytes()
+    rng, found = random.Random(1154), set()
+    for size in (0, 1, 40, len(wal) - 1, *(rng.randrange(len(wal)) for _ in range(8))):
+        path = tmp_path / f"cut-{size}.db"
+        shutil.copyfile(source, path)
+        Path(f"{path}-wal").write_bytes(wal[:size])
+        kept = rollouts(path)
+        assert kept.items() <= undisturbed.items()
+        assert len(kept) >= 300
+        found.add(len(kept))
+        batch.run(path, 600)
+        assert rollouts(path) == undisturbed
+    assert len(found) > 1
+
+
+@pytest.mark.parametrize("with_log", [False, True])
+def test_a_ledger_copied_while_in_use_is_a_ledger(tmp_path, undisturbed, with_log):
+    """The file alone holds what had moved into it, with its log all; the batch fills the gap."""
+    path = in_use(tmp_path)
+    if not with_log:
+        Path(f"{path}-wal").unlink()
+    kept = rollouts(path)
+    assert len(kept) == (600 if with_log else 300)
+    assert kept.items() <= undisturbed.items()
+    batch.run(path, 600)
+    assert rollouts(path) == undisturbed
+
+
+def whole(folder: Path) -> Path:
+    """Return a ledger of one file with 600 rollouts."""
+    path = folder / "whole.db"
+    batch.run(path, 600)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
+def test_a_file_cut_short_is_refused_and_salvaged(tmp_path, undisturbed):
+    """Opening says that it is damaged; salvage saves the beginning, and the batch the rest."""
+    path = whole(tmp_path)
+    os.truncate(path, path.stat().st_size * 2 // 3)
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match="log salvage"):
+        rollouts(path)
+    done = salvage(path, tmp_path / "saved.db")
+
+    assert path.read_bytes() == before
+    assert 0 < done.events < 600
+    ledger = SqliteLedger(tmp_path / "saved.db")
+    assert check_chain(ledger.events()) == done.events
+    ledger.close()
+    batch.run(tmp_path / "saved.db", 600)
+    with closing(SqliteLedger(tmp_path / "saved.db")) as ledger:
+        found = [read_rollout(event) for event in ledger.events(kinds=ROLLOUTS)]
+    assert {rollout.key: rollout for rollout in found} == undisturbed
+
+
+def test_flipped_bytes_are_found_and_never_believed(tmp_path, undisturbed):
+    """Wherever bytes flip, what is read is right or an error; salvage saves an intact beginning."""
+    source = whole(tmp_path)
+    data = source.read_bytes()
+    rng, noticed = random.Random(7), 0
+    for turn in range(12):
+        path = tmp_path / f"flipped-{turn}.db"
+        at = rng.randrange(8192, len(data) - 64)
+        path.write_bytes(data[:at] + bytes(b ^ 0x5A for b in data[at : at + 64]) + data[at + 64 :])
+        try:
+            assert rollouts(path).items() <= undisturbed.items()
+        except LedgerError:
+            noticed += 1
+        saved = tmp_path / f"saved-{turn}.db"
+        salvage(path, saved)
+        with closing(SqliteLedger(saved)) as ledger:
+            check_chain(ledger.events())
+            found = [read_rollout(event) for event in ledger.events(kinds=ROLLOUTS)]
+        assert {r.key: r for r in found}.items() <= undisturbed.items()
+    assert noticed
+
+
+def test_a_full_disk_stops_the_batch_whole(processes, tmp_path, undisturbed):
+    """What does not fit is not counted; with room again, the batch goes on where it stopped."""
+    SqliteLedger(tmp_path / "full.db").close()
+    command = processes.start_call(
+        "batch", "full.db", "600", "counted", cwd=tmp_path, file_limit=200_000
+    )
+    assert command.wait().code == 1
+    assert "free some disk space" in command.stderr
+    kept = rollouts(tmp_path / "full.db")
+    assert counted(tmp_path / "counted") <= kept.keys()
+    batch.run(tmp_path / "full.db", 600)
+    assert rollouts(tmp_path / "full.db") == undisturbed
+
+
+# --- the command line ---
+
+
+def test_a_damaged_project_is_explained_and_salvaged(server, processes, tmp_path):
+    """Commands refuse a ledger that was cut short and name the way out, which works."""
+    root = write_project(tmp_path / "project", server.url)
+    assert processes.run(*EVAL, cwd=root).code in (0, 3)
+    path = root / ".skillforge" / "ledger.db"
+    os.truncate(path, path.stat().st_size * 2 // 3)
+    refused = processes.run("list", cwd=root)
+    assert refused.code == 1
+    assert "skillforge log salvage" in refused.stderr
+
+    saved = processes.run("log", "salvage", "--out", "saved.db", "--json", cwd=root)
+    assert saved.code == 0, saved.stderr
+    assert saved.json["events"] > 0
+    (root / "saved.db").replace(path)
+    assert processes.run("replay", cwd=root).code == 0
+    assert processes.run(*EVAL, cwd=root).code in (0, 3)
+    keys = [data["key"] for data in events(root, "rollout.finished")]
+    assert len(keys) == len(set(keys)) == 40

@@ -1,0 +1,59 @@
+"""Progress: numbers that are right, a bar on a terminal, plain lines in a pipe."""
+
+from support import batch
+
+from skillforge.cli.progress import Progress
+
+
+def rollouts(tmp_path, progress, count=30):
+    """Run a batch under a progress."""
+    batch.run(
+        tmp_path / "ledger.db", count, on_rollout=progress.rollout, on_expected=progress.expect
+    )
+    return progress
+
+
+def test_the_line_tells_rate_cost_failures_and_time_left(tmp_path):
+    """All that was asked for and all that has finished is counted."""
+    progress = rollouts(tmp_path, Progress(terminal=False))
+    progress.expect(10)
+    line = progress.line()
+
+    assert line.startswith("30 of 40 rollouts, ")
+    for word in ("/s, ", "$0.00", "0 failed", " left"):
+        assert word in line
+
+
+def test_a_pipe_gets_plain_lines(tmp_path, capsys):
+    """No control character is written, one line at a time."""
+    progress = rollouts(tmp_path, Progress(terminal=False))
+    progress.announce("next: [bold]shout[/]")
+    out, err = capsys.readouterr()
+
+    assert out == ""
+    assert "\r" not in err
+    assert "\x1b" not in err
+    assert err.splitlines()[-1].endswith("next: [bold]shout[/]")
+    assert "rollouts" in err.splitlines()[0]
+
+
+def test_a_terminal_gets_a_bar_that_goes_away(tmp_path, capsys, monkeypatch):
+    """The bar is drawn on stderr and taken away before the result is printed."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    progress = rollouts(tmp_path, Progress(terminal=True))
+    progress.announce("half way")
+    progress.finish()
+    out, err = capsys.readouterr()
+
+    assert out == ""
+    assert "━" in err
+    assert "of 30 rollouts" in err
+    assert "half way" in err
+
+
+def test_a_cached_batch_is_not_waited_for(tmp_path):
+    """What is reused is no rollout to come."""
+    rollouts(tmp_path, Progress(terminal=False))
+    again = rollouts(tmp_path, Progress(terminal=False))
+
+    assert again.line().startswith("0 of 0 rollouts")

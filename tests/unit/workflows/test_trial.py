@@ -1,0 +1,292 @@
+"""From cells to rollouts: what is reused, in which order, under which key, and how much is paid."""
+
+import asyncio
+from collections import Counter
+from dataclasses import fields, replace
+
+import pytest
+from support import batch
+from support.world import PlantedWorker, make_world, skill, suite
+
+from skillforge.adapters.executors import AsyncioExecutor
+from skillforge.adapters.ledger import SqliteLedger
+from skillforge.adapters.workers import ChatWorker
+from skillforge.core.events import NewEvent
+from skillforge.core.records import ROLLOUTS, read_rollout, write_rollout
+from skillforge.core.rollout import condition_digest, rollout_key, rollout_seed
+from skillforge.core.task import VerifierSpec, WorkerSpec
+from skillforge.errors import BudgetSpent, InfraError
+from skillforge.workflows.contrast import Context, arm_cells
+from skillforge.workflows.meter import Caps
+
+SKILL = skill("ask", "effect: x +0.3")
+OTHER = skill("ask", "effect: x +0.4")
+
+
+def cells(count=12, *, replicates=1, package=SKILL):
+    """Return the cells of both arms over some tasks."""
+    tasks = suite(["ask"]).tasks[:count]
+    context = Context(skill="ask")
+    shared = {"context": context, "purpose": "eval", "replicates": replicates}
+    base = arm_cells(tasks, arm="base", package=None, **shared)
+    return base + arm_cells(tasks, arm="augmented", package=package, **shared)
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Return an empty world."""
+    return make_world(tmp_path, [])
+
+
+class Recording(PlantedWorker):
+    """Keeps the seed of every attempt."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.seeds = []
+
+    async def attempt(self, task, skills, *, seed):
+        """Note the seed."""
+        self.seeds.append((task.id, bool(skills), seed))
+        return await super().attempt(task, skills, seed=seed)
+
+
+def run(world, worker, wanted, **settings):
+    """Return the rollouts of some cells, and the bench they went through."""
+    bench = world.bench(worker, **settings)
+    return asyncio.run(bench.rollouts(wanted)), bench
+
+
+# --- reuse ---
+
+
+def test_a_rollout_that_is_reused_is_the_whole_rollout(world):
+    """The second call asks nothing and returns what the first one did, field by field."""
+    worker = PlantedWorker()
+    first, _ = run(world, worker, cells())
+    again, bench = run(world, worker, cells(), run="run-2")
+
+    assert again == first
+    assert len(worker.calls) == 24
+    assert (bench.meter.spend.rollouts, bench.meter.spend.cached) == (0, 24)
+    assert {rollout.parallel for rollout in first} == {4}
+
+
+def test_what_is_reused_and_what_is_new_never_mix(world):
+    """Each cell gets the rollout of its own task, arm and replicate, whichever way it came.
+
+    Report: PrimeIntellect-ai/verifiers#747.
+    """
+    everything = cells(replicates=2)
+    whole, _ = run(make_world(world.root / "other", []), PlantedWorker(), everything)
+    run(world, PlantedWorker(), everything[1::3])
+    mixed, bench = run(world, PlantedWorker(), everything)
+
+    assert mixed == whole
+    assert 0 < bench.meter.spend.cached < len(everything)
+    for cell, rollout in zip(everything, mixed, strict=True):
+        wanted = (cell.task.id, cell.arm, cell.subject, cell.replicate)
+        assert (rollout.task, rollout.arm, rollout.subject, rollout.replicate) == wanted
+
+
+def test_a_failure_of_the_infrastructure_is_not_reused(world):
+    """The failed rollout is tried again; the others are not."""
+    wanted = cells()
+    broken = wanted[0].task.id
+    run(world, PlantedWorker(broken=frozenset({broken})), wanted)
+    worker = PlantedWorker()
+    rollouts, _ = run(world, worker, wanted)
+
+    assert [task for task, _ in worker.calls] == [broken, broken]
+    assert None not in [rollout.score for rollout in rollouts]
+
+
+def test_words_of_any_kind_come_back_after_a_restart(tmp_path):
+    """Line separators inside an answer split no record (PrimeIntellect-ai/verifiers#1644)."""
+    first = batch.run(tmp_path / "ledger.db", 20)
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    again = asyncio.run(batch.bench(ledger).rollouts(batch.cells(20)))
+
+    assert again == first
+    assert all("\u2028\u0085" in ledger.get_blob(r.output_blob).decode() for r in again)
+    ledger.close()
+
+
+def test_a_run_that_goes_on_draws_what_it_would_have_drawn(world):
+    """Seeds belong to the rollout and not to the moment (gepa-ai/gepa#227)."""
+    undisturbed = Recording()
+    whole, _ = run(make_world(world.root / "other", []), undisturbed, cells())
+    first, second = Recording(), Recording()
+    with pytest.raises(BudgetSpent):
+        run(world, first, cells(), caps=Caps(rollouts=9))
+    resumed, _ = run(world, second, cells())
+
+    assert len(first.seeds) == 9
+    assert sorted(first.seeds + second.seeds) == sorted(undisturbed.seeds)
+    assert resumed == whole
+
+
+# --- keys ---
+
+
+def test_replicates_are_independent(world):
+    """Each has a key and a seed of its own, so that none is answered by another one's answer.
+
+    Report: stanfordnlp/dspy#8745.
+    """
+    worker = Recording()
+    rollouts, _ = run(world, worker, cells(6, replicates=5))
+
+    assert len({rollout.key for rollout in rollouts}) == len(rollouts) == 60
+    assert len({seed for *_, seed in worker.seeds}) == 60
+    scores = Counter((r.task, r.arm, r.score) for r in rollouts)
+    assert any(0 < scores[task, arm, 1.0] < 5 for task, arm, _ in scores)
+
+
+def test_arms_are_interleaved_in_a_seeded_order(world):
+    """Neither arm runs first, and the same seed gives the same order."""
+    orders = []
+    for name in "ab":
+        worker = Recording()
+        run(make_world(world.root / name, []), worker, cells(60))
+        orders.append([augmented for _, augmented, _ in worker.seeds])
+
+    assert orders[0] == orders[1]
+    assert 15 < sum(orders[0][:60]) < 45
+
+
+KEY = {"worker": "w", "shown": ("v1", "v2"), "scope": "", "seed": 0}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"worker": "x"}, {"shown": ("v2", "v1")}, {"shown": ("v1",)}, {"scope": "run"}, {"seed": 1}],
+)
+def test_the_key_covers_the_condition(change):
+    """Worker, packages in their order, scope and seed each make another rollout."""
+    plain, other = (condition_digest(**KEY | c) for c in ({}, change))
+
+    assert rollout_key(plain, "t", 0) != rollout_key(other, "t", 0)
+    assert rollout_seed(rollout_key(plain, "t", 0)) != rollout_seed(rollout_key(other, "t", 0))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "other"},
+        {"input": "other"},
+        {"expected": "other"},
+        {"verifier": VerifierSpec(kind="contains")},
+        {"verifier": VerifierSpec(kind="exact", options={"strip": False})},
+    ],
+)
+def test_the_key_covers_the_task_and_its_verifier(world, change):
+    """Whatever can change a score makes another rollout."""
+    (cell,) = cells(1)[:1]
+    worker = PlantedWorker()
+    run(world, worker, [cell])
+    run(world, worker, [replace(cell, task=replace(cell.task, **change))])
+
+    assert len(worker.calls) == 2
+
+
+def test_the_key_covers_every_byte_of_what_is_shown(world):
+    """Another version of the skill is another rollout, another name for the arm is not."""
+    worker = PlantedWorker()
+    run(world, worker, cells(1))
+    run(world, worker, cells(1, package=OTHER))
+    renamed = [replace(cell, arm="full", purpose="audit") for cell in cells(1)]
+    rollouts, _ = run(world, worker, renamed)
+
+    assert len(worker.calls) == 3
+    assert {rollout.arm for rollout in rollouts} == {"full"}
+
+
+class Model:
+    """A model of which only the identity is asked for."""
+
+    def __init__(self, fingerprint="m"):
+        self.fingerprint = fingerprint
+
+
+def test_the_key_covers_model_template_and_every_sampling_setting():
+    """Each of them makes another worker, and with it another rollout."""
+    spec = WorkerSpec()
+    others = {
+        "kind": "agent",
+        "max_tokens": 65,
+        "temperature": 0.5,
+        "stop": ("\n",),
+        "preamble": "Hello.",
+        "timeout": 1.0,
+    }
+    assert {field.name for field in fields(WorkerSpec)} <= others.keys()
+    workers = [
+        ChatWorker(model=Model(), spec=spec),
+        ChatWorker(model=Model("n"), spec=spec),
+        ChatWorker(model=Model(), spec=spec, template="{{ preamble }}"),
+        *(ChatWorker(model=Model(), spec=replace(spec, **{k: v})) for k, v in others.items()),
+    ]
+    assert len({worker.fingerprint for worker in workers}) == len(workers)
+
+
+# --- records ---
+
+
+def test_an_older_record_without_newer_fields_can_be_read(world):
+    """What it does not hold has its default; what a later one holds besides is passed over."""
+    (rollout, *_), _ = run(world, PlantedWorker(), cells(1))
+    old = {k: v for k, v in write_rollout(rollout).items() if k != "parallel"} | {"later": 1}
+    (event,) = world.ledger.append([NewEvent(kind="rollout.finished", data=old)])
+
+    assert read_rollout(event) == replace(rollout, parallel=0)
+
+
+# --- budget and failures ---
+
+
+def test_a_cap_is_reached_exactly_and_what_was_run_is_kept(world):
+    """Not one attempt more than was paid for; the rest runs once the cap is raised."""
+    worker = PlantedWorker()
+    bench = world.bench(worker, caps=Caps(rollouts=7))
+    with pytest.raises(BudgetSpent):
+        asyncio.run(bench.rollouts(cells()))
+
+    stored = list(world.ledger.events(kinds=ROLLOUTS))
+    assert len(worker.calls) == len(stored) == bench.meter.spend.rollouts == 7
+
+
+def test_a_rollout_whose_call_the_budget_refused_is_not_counted(world):
+    """Admitted and never run, it leaves no trace in the spend."""
+
+    class Refusing(PlantedWorker):
+        async def attempt(self, task, skills, *, seed):
+            if len(self.calls) == 3:
+                raise BudgetSpent("no USD left")
+            return await super().attempt(task, skills, seed=seed)
+
+    bench = world.bench(Refusing())
+    with pytest.raises(BudgetSpent):
+        asyncio.run(bench.rollouts(cells()))
+
+    assert bench.meter.spend.rollouts == len(list(world.ledger.events(kinds=ROLLOUTS))) == 3
+
+
+def test_a_run_in_which_everything_fails_is_called_off(world):
+    """Nothing that could be scored is an error that names the failure."""
+    wanted = cells()
+    broken = PlantedWorker(broken=frozenset(cell.task.id for cell in wanted))
+    with pytest.raises(InfraError, match="no route"):
+        run(world, broken, wanted)
+
+
+def test_a_dead_endpoint_stops_the_next_attempts(world):
+    """After six failures in a row nothing more is begun, in this call or the next."""
+    wanted = cells(120)
+    worker = PlantedWorker(broken=frozenset(cell.task.id for cell in wanted))
+    bench = replace(world.bench(worker), executor=AsyncioExecutor(1))
+    for _ in range(2):
+        with pytest.raises(InfraError, match="doctor"):
+            asyncio.run(bench.rollouts([*wanted, *cells(12, replicates=60)]))
+
+    assert len(worker.calls) < 1000
