@@ -275,7 +275,7 @@ def test_many_processes_at_once_lose_nothing(processes, tmp_path):
                 if kind == "restore":
                     curator.retire(name, evidence={}, reason="test")
                 if kind == "adopt":
-                    names = {"run": "r", "candidate": "c", "evidence": "probation"}
+                    names = {"run": "r", "candidate": name, "evidence": "probation"}
                     curator.stage(name, new[name].version, base=old[name].version, **names)
 
     patient = {"SKILLFORGE_LIBRARY_LOCK_SECONDS": "600"}
