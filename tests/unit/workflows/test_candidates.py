@@ -16,7 +16,7 @@ from skillforge.core.edits import Edit
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import Decision, GateRules
 from skillforge.core.leaks import LeakIndex
-from skillforge.core.package import Package
+from skillforge.core.package import Package, pack, unpack
 from skillforge.core.units import find_unit
 from skillforge.workflows.candidates import Candidate, make_candidate
 from skillforge.workflows.evolve import Evolver, EvolveSettings
@@ -224,6 +224,9 @@ def test_a_promotion_without_a_proven_way_back_is_refused(tmp_path, adopted, dam
         for key in ("blob", "output_blob"):
             if event.data.get(key):
                 second.ledger.put_blob(first.ledger.get_blob(event.data[key]))
+        if event.kind == "candidate.proposed" and event.data["blob"]:
+            package = unpack(first.ledger.get_blob(event.data["blob"]), first.ledger.get_blob)
+            second.ledger.record([], blobs=pack(package))
     changed = [{**event.data, **damage.get(event.kind, {})} for event in events]
     second.ledger.append(
         [

@@ -173,7 +173,7 @@ def test_what_others_wrote_is_data_between_marks_that_it_cannot_write():
     shown = [json.loads(line)["unit"] for line in lines[1 : start - 1]]
     assert "frontmatter" not in shown
     assert find_unit(brief().package, shown[-1])
-    assert not hasattr(request, "tools")
+    assert request.tools == ()
 
 
 def test_what_an_injected_model_answers_is_text_and_nothing_more():

@@ -4,7 +4,7 @@ import pytest
 from support.evolved import evolved_world
 
 from skillforge.core.checkpoint import read_state, write_state
-from skillforge.core.library import FOLDED, fold
+from skillforge.core.library_fold import FOLDED, fold
 from skillforge.workflows import curate
 from skillforge.workflows.curate import Curator
 from skillforge.workflows.replay import replay

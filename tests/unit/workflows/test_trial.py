@@ -219,12 +219,27 @@ def test_the_key_covers_model_template_and_every_sampling_setting():
         "stop": ("\n",),
         "preamble": "Hello.",
         "timeout": 1.0,
+        "template": "{{ preamble }}!",
+        "steps": 3,
+        "token_limit": 9,
+        "tools": ("mine:add",),
+        "state": "mine:fresh",
+        "function": "mine:work",
+        "usd_per_attempt": 0.5,
+        "tokens_per_attempt": 7,
+        "command": ("answer",),
+        "harness": "codex",
+        "answer_file": "answer.txt",
+        "environment": ("HTTP_PROXY",),
+        "network": False,
+        "memory_mib": 100,
+        "disk_mib": 1,
+        "output_kib": 1,
     }
     assert {field.name for field in fields(WorkerSpec)} <= others.keys()
     workers = [
         ChatWorker(model=Model(), spec=spec),
         ChatWorker(model=Model("n"), spec=spec),
-        ChatWorker(model=Model(), spec=spec, template="{{ preamble }}"),
         *(ChatWorker(model=Model(), spec=replace(spec, **{k: v})) for k, v in others.items()),
     ]
     assert len({worker.fingerprint for worker in workers}) == len(workers)
