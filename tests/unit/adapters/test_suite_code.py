@@ -113,9 +113,9 @@ def test_functions_of_workers_are_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("worker", "words"),
     [
-        ('kind = "command"', "expected `command` where kind is"),
-        ('kind = "chat"\ncommand = ["x"]', "expected `command` where kind is"),
-        ('kind = "command"\ncommand = []', "expected `command` where kind is"),
+        ('kind = "command"', "a command worker needs `command`"),
+        ('kind = "chat"\ncommand = ["x"]', "a setting of command workers"),
+        ('kind = "command"\ncommand = []', "a command worker needs `command`"),
         ('kind = "command"\ncommand = ["x"]\nharness = "nano"', "'claude-code'"),
         ('kind = "command"\ncommand = ["x"]\nusd_per_attempt = -1', "usd_per_attempt"),
     ],
