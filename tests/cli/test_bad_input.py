@@ -354,9 +354,10 @@ def test_a_damaged_ledger_says_restore_it(processes, root, how):
             db.execute("CREATE TABLE recipes (name TEXT)")
             db.commit()
     spoilt, before = path.read_bytes(), folder_bytes(root / "skills")
-    word = "another program" if how == "foreign" else "backup"
+    foreign = ("another program", "move it away")
+    words = foreign if how == "foreign" else ("backup", "skillforge log salvage")
     for call in (("list",), EVAL, ("replay",)):
-        refused(processes.run(*call, cwd=root), 1, "ledger.db", word, "move it away")
+        refused(processes.run(*call, cwd=root), 1, "ledger.db", *words)
 
     assert path.read_bytes() == spoilt
     assert folder_bytes(root / "skills") == before

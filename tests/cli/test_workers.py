@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.loopback import Answer, LoopbackServer, ok, use
+from support.processes import ProcessServer
 from support.small_project import events, task_rows, write_project, write_suite
 
 HEAD = """\
@@ -70,15 +71,23 @@ def server() -> Iterator[LoopbackServer]:
 
 
 @pytest.fixture
-def root(server, tmp_path) -> Path:
-    """A project with a suite for each kind of worker."""
+def root(server, processes, tmp_path) -> Path:
+    """A project with a suite for each kind of worker, its code trusted."""
     root = write_project(tmp_path / "project", server.url)
     for name, worker in (("agents", AGENT), ("functions", PYTHON), ("chats", "temperature = 0\n")):
         rows = task_rows(["shout"], {"confirm": 8})
         write_suite(root / "suites" / name, rows, HEAD.format(name=name) + worker)
     (root / "suites" / "agents" / "shop.py").write_text(SHOP, encoding="utf-8")
     (root / "suites" / "functions" / "work.py").write_text(WORK, encoding="utf-8")
+    for name in ("agents", "functions"):
+        trust(processes, root, name)
     return root
+
+
+def trust(processes: ProcessServer, root: Path, suite: str) -> None:
+    """Let the code of a suite run as it is now."""
+    done = processes.run("suite", "trust", suite, cwd=root)
+    assert done.code == 0, done.stderr
 
 
 def test_an_agent_that_reads_a_skill_shows_its_lift(processes, server, root):
@@ -143,6 +152,7 @@ def test_a_worker_that_cannot_be_made_is_a_users_error(processes, root, worker, 
     """Nothing runs, and the message says what to mend."""
     head = root / "suites" / "functions" / "suite.toml"
     head.write_text(HEAD.format(name="functions") + worker, encoding="utf-8")
+    trust(processes, root, "functions")
 
     done = processes.run("eval", "shout", "--suite", "functions", cwd=root)
 
