@@ -24,6 +24,7 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 
+from skillforge.adapters.model_prices import listed_prices, stated_prices
 from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, ToolCall
 from skillforge.core.digest import json_digest
 from skillforge.core.retry import Verdict, judge
@@ -31,8 +32,6 @@ from skillforge.core.rollout import Failure, FailureKind
 from skillforge.errors import ConfigError, SkillforgeError
 
 LOCAL = "local/"
-SELF_HOSTED = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
-"""Providers that are programs on one's own machine, and so cost nothing per token."""
 ENCODINGS = {"cl100k_base", "o200k_base"}
 """Tokenizers that litellm brings along; any other would have to be downloaded."""
 OPENAI_ELSEWHERE = {"OPENAI_API_BASE", "OPENAI_BASE_URL"}
@@ -82,7 +81,7 @@ class LitellmModel:
         self._name = name
         self._api_base = api_base
         self._api_key = api_key
-        self._prices = None if prices is None else _stated_prices(name, prices)
+        self._prices = None if prices is None else stated_prices(name, prices)
         self._identity = identity
 
     @property
@@ -167,7 +166,8 @@ class LitellmModel:
             return 0.0, 0.0
         if self._prices is not None:
             return self._prices
-        return _listed_prices(self._name)
+        litellm = load_litellm()
+        return listed_prices(litellm.model_cost, self._name, _provider(litellm, self._name))
 
     def _arguments(self, litellm: Any, request: ChatRequest) -> dict[str, Any]:
         """Return the keyword arguments of one litellm call; what is not set is not sent."""
@@ -282,54 +282,6 @@ def _response_format(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     body = {"name": "answer", "schema": dict(schema), "strict": True}
     return {"type": "json_schema", "json_schema": body}
-
-
-def _stated_prices(name: str, prices: Mapping[str, float]) -> tuple[float, float]:
-    """Return USD per token from prices per million tokens."""
-    values = []
-    for key in ("input_per_million", "output_per_million"):
-        value = prices.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
-            raise ConfigError(
-                f"[prices] of model {name!r}: {key} is {value!r}; expected USD per million "
-                "tokens, a number of at least 0 (0 for an endpoint that costs nothing)."
-            )
-        values.append(float(value) / 1e6)
-    return values[0], values[1]
-
-
-def _listed_prices(name: str) -> tuple[float, float]:
-    """Return the highest USD per token that litellm's own list has for a model.
-
-    A model may cost more above some length; the highest rate keeps the bound a bound.
-    """
-    litellm = load_litellm()
-    provider = _provider(litellm, name)
-    if provider in SELF_HOSTED:
-        return 0.0, 0.0
-    bare = name.removeprefix(f"{provider}/")
-    for key in (name, bare):
-        entry = litellm.model_cost.get(key)
-        if entry and entry.get("litellm_provider") == provider:
-            rates = [_highest(entry, f"{side}_cost_per_token") for side in ("input", "output")]
-            if None not in rates:
-                return rates[0] or 0.0, rates[1] or 0.0
-    raise ConfigError(
-        f"model {name!r}: its price is unknown, so no budget could hold. State it in "
-        f'skillforge.toml: [prices."{name}"] input_per_million = USD, output_per_million = USD '
-        "(0 for an endpoint that costs nothing)."
-    )
-
-
-def _highest(entry: Mapping[str, Any], key: str) -> float | None:
-    """Return the highest standard rate under a key and its ``_above_…`` variants."""
-    rates = [
-        value
-        for name, value in entry.items()
-        if (name == key or (name.startswith(f"{key}_above_") and name.endswith("_tokens")))
-        and isinstance(value, int | float)
-    ]
-    return max(rates) if key in entry and rates else None
 
 
 class _NoReplyError(Exception):

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from skillforge.cli.engine import Engine
+from skillforge.core.library import require_served
 from skillforge.core.task import Split, Task
 from skillforge.errors import SuiteError
 from skillforge.workflows.audit import UnitAudit, audit_units, audited_units
 from skillforge.workflows.candidates import SkillReport
 from skillforge.workflows.contrast import freeze_context, salt_of, spread
-from skillforge.workflows.curate import require_served
 from skillforge.workflows.evaluate import Evaluation, evaluate
 from skillforge.workflows.nightly import Nightly, NightlySettings, NightReport
 

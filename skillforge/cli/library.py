@@ -279,7 +279,7 @@ def retire(
     as_json: bool,
 ) -> int:
     """Stop serving a skill; the whole package is kept and can be restored byte for byte."""
-    from skillforge.workflows.curate import require_served
+    from skillforge.core.library import require_served
 
     with open_session(project, write=True) as session:
         current = require_served(session.curator.state, skill).current

@@ -23,11 +23,11 @@ from skillforge.cli.options import (
     project_option,
 )
 from skillforge.cli.session import open_session
+from skillforge.core.library import require_served
 from skillforge.core.task import Split
 from skillforge.errors import BudgetSpent, SuiteError
 from skillforge.report import tables
 from skillforge.workflows.contrast import Report
-from skillforge.workflows.curate import require_served
 from skillforge.workflows.estimate import estimate
 
 stage_option = click.option(

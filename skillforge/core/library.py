@@ -171,3 +171,22 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 def _plain(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__dataclass_fields__}
+
+
+def require_served(state: LibraryState, skill: str) -> SkillRecord:
+    """Return a served skill.
+
+    Raises:
+        SkillError: The library is empty, the name is unknown, or the skill is retired.
+    """
+    if not state.skills:
+        raise SkillError(
+            "the library is empty: put SKILL.md packages into the folder that [library] path "
+            "names, or run `skillforge import FOLDER`"
+        )
+    record = state.skills.get(skill)
+    if record is None:
+        raise SkillError(f"no skill named {skill!r} in the library; {suggest(skill, state.skills)}")
+    if not record.served:
+        raise SkillError(f"{skill} is retired; `skillforge restore {skill}` serves it again")
+    return record

@@ -16,7 +16,7 @@ from typing import Any
 from skillforge.core.checkpoint import read_state, write_state
 from skillforge.core.digest import sha256
 from skillforge.core.events import Event, NewEvent
-from skillforge.core.library import LibraryState, SkillRecord, Staged, suggest
+from skillforge.core.library import LibraryState, SkillRecord, Staged, require_served
 from skillforge.core.library_fold import FOLDED, fold
 from skillforge.core.moments import end_of_moment
 from skillforge.core.package import Package, pack, unpack
@@ -390,22 +390,3 @@ def _only(skill: str, prefix: str, known: Sequence[str], what: str = "version") 
     shorts = ", ".join(version[:10] for version in found or known)
     count = f"several {what}s" if found else f"no {what}"
     raise SkillError(f"{skill}: {count} starting with {prefix!r}; use one of {shorts}, or a date")
-
-
-def require_served(state: LibraryState, skill: str) -> SkillRecord:
-    """Return a served skill.
-
-    Raises:
-        SkillError: The library is empty, the name is unknown, or the skill is retired.
-    """
-    if not state.skills:
-        raise SkillError(
-            "the library is empty: put SKILL.md packages into the folder that [library] path "
-            "names, or run `skillforge import FOLDER`"
-        )
-    record = state.skills.get(skill)
-    if record is None:
-        raise SkillError(f"no skill named {skill!r} in the library; {suggest(skill, state.skills)}")
-    if not record.served:
-        raise SkillError(f"{skill} is retired; `skillforge restore {skill}` serves it again")
-    return record

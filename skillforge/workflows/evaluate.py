@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skillforge.core.gate import Basis, GateResult, GateRules, decide
+from skillforge.core.library import require_served
 from skillforge.core.paired_tests import mcnemar_exact
 from skillforge.core.rollout import Pair, Void
 from skillforge.core.task import Split, Suite, Task
 from skillforge.errors import SuiteError
 from skillforge.workflows import contrast
 from skillforge.workflows.contrast import Report, freeze_context, salt_of
-from skillforge.workflows.curate import Curator, require_served
+from skillforge.workflows.curate import Curator
 from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.trial import Bench
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from skillforge.core.gate import Decision, GateRules, Registration, basis_of
 from skillforge.core.leaks import LeakIndex
+from skillforge.core.library import require_served
 from skillforge.core.package import Package
 from skillforge.core.records import ROLLOUTS, read_rollout
 from skillforge.core.rollout import Rollout
@@ -35,7 +36,7 @@ from skillforge.workflows.contrast import (
     salt_of,
     spread,
 )
-from skillforge.workflows.curate import Curator, require_served
+from skillforge.workflows.curate import Curator
 from skillforge.workflows.journal import Journal
 from skillforge.workflows.propose import (
     Attempted,

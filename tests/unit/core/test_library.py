@@ -4,10 +4,9 @@ import pytest
 from support.world import make_world, skill
 
 from skillforge.core.events import GENESIS, NewEvent, link
-from skillforge.core.library import LibraryState, Status, suggest
+from skillforge.core.library import LibraryState, Status, require_served, suggest
 from skillforge.core.library_fold import FOLDED, fold
 from skillforge.errors import SkillError
-from skillforge.workflows.curate import require_served
 
 
 def state_of(*events):
