@@ -21,12 +21,12 @@ import numpy as np
 from skillforge.core.eprocess import (
     DEFAULT_LAMBDAS,
     EProcess,
-    futility_bet,
     harm_bet,
     lift_bet,
     non_inferiority_bet,
 )
 from skillforge.core.evidence import Evidence, constant_score, weigh
+from skillforge.core.futility import FutilityProcess
 from skillforge.core.multiplicity import e_bh
 from skillforge.core.rollout import Pair, Void
 from skillforge.errors import ConfigError
@@ -133,7 +133,7 @@ class GateState:
     basis: Basis
     claim: EProcess
     harm: EProcess
-    futility: EProcess
+    futility: FutilityProcess
     on_probation: bool = False
     verdict: Decision | None = None
     """Set once nothing more is to be bet."""
@@ -149,7 +149,8 @@ class GateState:
 def start(rules: GateRules, basis: Basis) -> GateState:
     """Open the three processes at 1."""
     fresh = EProcess.start(rules.lambdas)
-    return GateState(basis=basis, claim=fresh, harm=fresh, futility=fresh)
+    futility = FutilityProcess(min_effect=rules.min_effect)
+    return GateState(basis=basis, claim=fresh, harm=fresh, futility=futility)
 
 
 def bet(state: GateState, rules: GateRules, difference: float, *, enough: float) -> GateState:
@@ -172,7 +173,7 @@ def bet(state: GateState, rules: GateRules, difference: float, *, enough: float)
         state,
         claim=claim,
         harm=state.harm.bet(harm_bet(difference)),
-        futility=state.futility.bet(futility_bet(difference, rules.min_effect)),
+        futility=state.futility.bet(difference),
         on_probation=state.on_probation or claim.value >= 1 / rules.alpha,
     )
     return replace(state, verdict=state.verdict or _verdict(state, rules, enough))
