@@ -77,7 +77,7 @@ def test_swapping_arms_mirrors_counts(count):
 @quick
 @given(differences, st.randoms(use_true_random=False), margins)
 def test_order_does_not_matter_at_the_end(d, random, margin):
-    """Permuting pairs leaves the last e-value of every mixture; futility stakes follow the order."""
+    """Permuting pairs leaves the last e-value of every mixture of fixed stakes."""
     shuffled = list(d)
     random.shuffle(shuffled)
     first, second = np.array(d), np.array(shuffled)
