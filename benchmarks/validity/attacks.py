@@ -12,25 +12,33 @@ curse are added here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import table
+from recorded import Outcomes, joined, names, rollout, scores
 from simulate import RULES, holds, standard_error
 
 from skillforge.core.events import GENESIS, Event, NewEvent, check_chain, link
-from skillforge.core.gate import Basis, CohortMember, Decision, Registration, decide, promote
+from skillforge.core.gate import (
+    Basis,
+    CohortMember,
+    Decision,
+    GateResult,
+    Registration,
+    decide,
+    promote,
+)
 from skillforge.core.library import LibraryState, fold
 from skillforge.core.multiplicity import betting_limit
-from skillforge.core.rollout import Arm, Failure, FailureKind, Pair, Rollout, Void, pair_up
+from skillforge.core.rollout import Pair, pair_up
 from skillforge.core.splits import check_splits
 from skillforge.core.task import Split, Task, VerifierSpec
 from skillforge.core.verify import verify
 from skillforge.errors import LedgerError
 from skillforge.workflows.contrast import betting_order
 
-Outcomes = Sequence[Pair | Void]
 TASKS = 120
 REFUSED = None
 """What an attempt returns that the core refuses."""
@@ -48,63 +56,24 @@ class Attack:
     level: float = RULES.alpha
 
 
-def rollout(task: str, arm: Arm, score: float | None, replicate: int = 0) -> Rollout:
-    """Return a rollout as the engine would have scored it; None is an infrastructure failure."""
-    failure = Failure(kind=FailureKind.INFRA, message="gone", where="worker")
-    return Rollout(
-        key=f"{task}/{arm}/{replicate}",
-        task=task,
-        family="f",
-        arm=arm,
-        subject=arm,
-        replicate=replicate,
-        score=score,
-        failure=failure if score is None else None,
-        finish_reason="stop",
-        prompt_tokens=0,
-        completion_tokens=0,
-        cost_usd=0.0,
-        seconds=0.0,
-        output_blob=f"{task}/{arm}/{replicate}",
-        purpose="confirm",
-    )
-
-
-def names(count: int) -> list[str]:
-    """Return task ids."""
-    return [f"t{i}" for i in range(count)]
-
-
-def scores(
-    rng: np.random.Generator, count: int = TASKS, discordance: float = 0.2
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw base and augmented scores of an edit without effect, each of shape (count,)."""
-    kind = rng.choice(4, size=count, p=[discordance / 2, discordance / 2, 0.4, 0.6 - discordance])
-    return np.isin(kind, (1, 2)).astype(float), np.isin(kind, (0, 2)).astype(float)
-
-
-def joined(
-    order: Iterable[str], tasks: Sequence[str], base: Iterable[float | None],
-    augmented: Iterable[float | None],
-) -> Outcomes:  # fmt: skip
-    """Pair rollouts up along an order; they arrive in the order of ``tasks``."""
-    arms: tuple[dict[str, list[Rollout]], dict[str, list[Rollout]]] = ({}, {})
-    for task, y0, y1 in zip(tasks, base, augmented, strict=True):
-        arms[0][task] = [rollout(task, "base", y0)]
-        arms[1][task] = [rollout(task, "augmented", y1)]
-    return pair_up(order, *arms)
-
-
 def accepted(outcomes: Outcomes) -> bool:
     """Whether the gate lets a candidate reach probation."""
     result = decide(outcomes, RULES, Basis.LIFT, enough=1 / RULES.alpha)
     return result.decision is Decision.PROBATION
 
 
-def member(name: str, outcomes: Outcomes, cohort: int) -> CohortMember:
-    """Return a candidate at its current evidence, as its cohort is closed."""
-    result = decide(outcomes, RULES, Basis.LIFT, enough=betting_limit(cohort, RULES.fdr))
-    return CohortMember(candidate=name, decision=result.decision, e_value=result.evidence.e_value)
+def closing(outcomes: Outcomes, cohort: int) -> GateResult:
+    """Bet on for as long as a cohort of so many candidates asks."""
+    return decide(outcomes, RULES, Basis.LIFT, enough=betting_limit(cohort, RULES.fdr))
+
+
+def promoted(results: Sequence[GateResult]) -> bool:
+    """Whether closing a cohort of these candidates promotes any."""
+    members = [
+        CohortMember(candidate=str(i), decision=r.decision, e_value=r.evidence.e_value)
+        for i, r in enumerate(results)
+    ]
+    return bool(promote(members, RULES.fdr))
 
 
 # Reorder: wins first.
@@ -112,7 +81,7 @@ def member(name: str, outcomes: Outcomes, cohort: int) -> CohortMember:
 
 def reorder(rng: np.random.Generator, *, registered: bool) -> bool:
     """Hand the rollouts over in the order of what they gained."""
-    base, augmented = scores(rng)
+    base, augmented = scores(rng, TASKS)
     tasks = names(TASKS)
     mine = np.argsort(base - augmented, kind="stable")
     order = tasks if registered else [tasks[i] for i in mine]
@@ -125,7 +94,7 @@ def reorder(rng: np.random.Generator, *, registered: bool) -> bool:
 def rewind(rng: np.random.Generator) -> bool:
     """Run every lost pair once more, and keep what comes of it."""
     tasks = names(TASKS)
-    first, second = scores(rng), scores(rng)
+    first, second = scores(rng, TASKS), scores(rng, TASKS)
     lost = first[1] < first[0]
     base, augmented = (np.where(lost, new, old) for old, new in zip(first, second, strict=True))
     return accepted(joined(tasks, tasks, base, augmented))
@@ -134,7 +103,7 @@ def rewind(rng: np.random.Generator) -> bool:
 def rewind_ledger(rng: np.random.Generator) -> bool | None:
     """Cut the lost pairs out of the ledger, whose chain is checked before it is read."""
     tasks = names(TASKS)
-    base, augmented = scores(rng)
+    base, augmented = scores(rng, TASKS)
     events: list[Event] = []
     for task, y0, y1 in zip(tasks, base, augmented, strict=True):
         new = NewEvent(kind="rollout.finished", data={"task": task, "scores": [y0, y1]})
@@ -160,7 +129,7 @@ def select(rng: np.random.Generator, *, all_count: bool, k: int = 10) -> bool:
         for _ in range(k)
     ]
     if all_count:
-        return bool(promote([member(str(i), o, k) for i, o in enumerate(tries)], RULES.fdr))
+        return promoted([closing(outcomes, k) for outcomes in tries])
     return any(accepted(outcomes) for outcomes in tries)
 
 
@@ -170,27 +139,21 @@ def select(rng: np.random.Generator, *, all_count: bool, k: int = 10) -> bool:
 def repropose(rng: np.random.Generator, k: int = 10) -> bool:
     """Propose an edit k times on the same tasks, each time as if it were the first."""
     tasks = names(TASKS)
-    tries = [member("again", joined(tasks, tasks, *scores(rng)), 1) for _ in range(k)]
-    return any(promote([one], RULES.fdr) for one in tries)
+    return any(promoted([closing(joined(tasks, tasks, *scores(rng, TASKS)), 1)]) for _ in range(k))
 
 
 def repropose_fresh(rng: np.random.Generator, k: int = 10) -> bool | None:
     """Register each attempt in a ledger; a lineage cannot bet on a task twice."""
-    tasks, state, members = names(TASKS), LibraryState(), []
+    tasks, state, results = names(TASKS), LibraryState(), list[GateResult]()
     for number in range(k):
         fresh = [task for task in tasks if task not in state.spent_by("skill/author")]
         if not fresh:
             break
-        outcomes = joined(fresh, fresh, *scores(rng, len(fresh)))
-        result = decide(outcomes, RULES, Basis.LIFT, enough=betting_limit(k, RULES.fdr))
+        result = closing(joined(fresh, fresh, *scores(rng, len(fresh))), k)
         state = spend(state, str(number), fresh, result.used)
-        members.append(
-            CohortMember(
-                candidate=str(number), decision=result.decision, e_value=result.evidence.e_value
-            )
-        )
-    won = bool(promote(members, RULES.fdr))
-    return won if won or len(members) == k else REFUSED
+        results.append(result)
+    won = promoted(results)
+    return won if won or len(results) == k else REFUSED
 
 
 def spend(state: LibraryState, candidate: str, order: Sequence[str], used: int) -> LibraryState:
@@ -288,7 +251,7 @@ def stuffed(rng: np.random.Generator, *, as_replicates: bool, k: int = 40) -> bo
 def crash(rng: np.random.Generator, *, dropped: bool) -> bool:
     """Fail for want of a machine wherever the edit would have turned a pass into a failure."""
     tasks = names(TASKS)
-    base, augmented = scores(rng)
+    base, augmented = scores(rng, TASKS)
     lost = augmented < base
     outcomes = joined(
         tasks, tasks, base, [None if bad else y for y, bad in zip(augmented, lost, strict=True)]
@@ -317,9 +280,9 @@ def stuffs_labels(rng: np.random.Generator, *, kind: str) -> bool:
 def curse(rng: np.random.Generator, *, fresh: bool, k: int = 10) -> bool:
     """Choose the best of k edits on screening tasks, and bet on these or on fresh ones."""
     tasks = names(TASKS)
-    screened = [joined(tasks, tasks, *scores(rng)) for _ in range(k)]
+    screened = [joined(tasks, tasks, *scores(rng, TASKS)) for _ in range(k)]
     best = max(screened, key=lambda outcomes: sum(o.difference for o in outcomes))
-    return accepted(joined(tasks, tasks, *scores(rng)) if fresh else best)
+    return accepted(joined(tasks, tasks, *scores(rng, TASKS)) if fresh else best)
 
 
 ATTACKS = (
