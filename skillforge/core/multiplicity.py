@@ -106,7 +106,7 @@ def betting_limit(m: SupportsIndex, fdr: float) -> float:
     >>> betting_limit(4, 0.10)
     400.0
     """
-    return 10 * bonferroni_threshold(fdr, m)
+    return 10 * check_count("m", m, at_least=1) / check_share("fdr", fdr)
 
 
 def spending_alpha(k: SupportsIndex, alpha: float) -> float:
