@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+VALIDITY := type_one stream cost attacks composition replicates
 
 .PHONY: help setup demo test lint bench notebooks clean
 .DEFAULT_GOAL := help
@@ -30,7 +31,7 @@ lint: setup ## style and types
 	$(BIN)/mypy
 
 bench: setup ## benchmarks: known truth of the gate, speed of the engine
-	$(BIN)/python benchmarks/validity/type_one.py
+	for name in $(VALIDITY); do $(BIN)/python benchmarks/validity/$$name.py --keep || exit 1; done
 	$(BIN)/python benchmarks/speed/engine.py
 	$(BIN)/python benchmarks/speed/artifacts.py
 

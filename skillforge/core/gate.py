@@ -22,12 +22,12 @@ from skillforge.core._checks import FloatArray
 from skillforge.core.eprocess import (
     DEFAULT_LAMBDAS,
     EProcess,
-    futility_bet,
     harm_bet,
     lift_bet,
     non_inferiority_bet,
 )
 from skillforge.core.evidence import Evidence, constant_score, weigh
+from skillforge.core.futility import FutilityProcess
 from skillforge.core.multiplicity import e_bh
 from skillforge.core.rollout import Pair, Void
 from skillforge.errors import ConfigError
@@ -134,7 +134,7 @@ class GateState:
     basis: Basis
     claim: EProcess
     harm: EProcess
-    futility: EProcess
+    futility: FutilityProcess
     on_probation: bool = False
     verdict: Decision | None = None
     """Set once nothing more is to be bet."""
@@ -150,7 +150,8 @@ class GateState:
 def start(rules: GateRules, basis: Basis) -> GateState:
     """Open the three processes at 1."""
     fresh = EProcess.start(rules.lambdas)
-    return GateState(basis=basis, claim=fresh, harm=fresh, futility=fresh)
+    futility = FutilityProcess(min_effect=rules.min_effect)
+    return GateState(basis=basis, claim=fresh, harm=fresh, futility=futility)
 
 
 def bet(state: GateState, rules: GateRules, difference: float, *, enough: float) -> GateState:
@@ -188,7 +189,7 @@ def bet_along(
     )
     claim = state.claim.path(claim_bets)
     harm = state.harm.path(harm_bet(differences))
-    futility = state.futility.path(futility_bet(differences, rules.min_effect))
+    futility = state.futility.path(differences)
     on_probation, verdict, used = state.on_probation, state.verdict, 0
     values = zip(*(path.values[1:].tolist() for path in (claim, harm, futility)), strict=True)
     for e_claim, e_harm, e_futility in values:

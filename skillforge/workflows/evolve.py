@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from skillforge.core.gate import Decision, GateRules, Registration, basis_of
 from skillforge.core.leaks import LeakIndex
 from skillforge.core.library import require_served
+from skillforge.core.multiplicity import betting_limit
 from skillforge.core.package import Package
 from skillforge.core.records import ROLLOUTS, read_rollout
 from skillforge.core.rollout import Rollout
@@ -269,7 +270,7 @@ class Evolver:
             basis=basis_of(candidate.proposal.edit.op),
             rules=self.rules,
             order=order,
-            enough=max(self.cohort_size, 1) / self.rules.fdr,
+            enough=betting_limit(max(self.cohort_size, 1), self.rules.fdr),
             lineage=_lineage(base, candidate),
             blocks=blocks,
         )

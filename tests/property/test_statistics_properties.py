@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from skillforge.core.eprocess import (
     EProcess,
     e_process,
-    futility_bet,
     harm_bet,
     lift_bet,
     non_inferiority_bet,
 )
+from skillforge.core.futility import FutilityProcess, futility_process
 from skillforge.core.intervals import (
     agresti_min_interval,
     betting_interval,
@@ -77,15 +77,15 @@ def test_swapping_arms_mirrors_counts(count):
 @quick
 @given(differences, st.randoms(use_true_random=False), margins)
 def test_order_does_not_matter_at_the_end(d, random, margin):
-    """Permuting pairs leaves the last e-value of every bet."""
+    """Permuting pairs leaves the last e-value of every mixture of fixed stakes."""
     shuffled = list(d)
     random.shuffle(shuffled)
     first, second = np.array(d), np.array(shuffled)
 
     assert end(lift_bet(first)) == pytest.approx(end(lift_bet(second)), rel=1e-9)
     assert end(harm_bet(first)) == pytest.approx(end(harm_bet(second)), rel=1e-9)
-    for bet in (non_inferiority_bet, futility_bet):
-        assert end(bet(first, margin)) == pytest.approx(end(bet(second, margin)), rel=1e-9)
+    removal = end(non_inferiority_bet(first, margin))
+    assert removal == pytest.approx(end(non_inferiority_bet(second, margin)), rel=1e-9)
 
 
 @quick
@@ -112,7 +112,7 @@ def test_a_tie_never_helps_counts(count):
 @quick
 @given(differences, st.data(), margins)
 def test_a_better_score_never_lowers_the_evidence(d, data, margin):
-    """Raising one difference never lowers lift evidence nor raises harm and futility evidence."""
+    """Raising one difference never lowers lift evidence nor raises harm evidence."""
     place = data.draw(st.integers(0, len(d) - 1))
     better = list(d)
     better[place] = data.draw(st.floats(d[place], 1.0))
@@ -122,7 +122,6 @@ def test_a_better_score_never_lowers_the_evidence(d, data, margin):
     assert end(lift_bet(new)) * slack >= end(lift_bet(old))
     assert end(non_inferiority_bet(new, margin)) * slack >= end(non_inferiority_bet(old, margin))
     assert end(harm_bet(new)) <= end(harm_bet(old)) * slack
-    assert end(futility_bet(new, margin)) <= end(futility_bet(old, margin)) * slack
 
 
 @quick
@@ -173,20 +172,57 @@ def test_expectation_at_most_one_by_enumeration(share, tilt, n):
     assert total <= 1.0 + 1e-9
 
 
+def at_lift(centre, gain, n):
+    """Return all paths of n binary pairs with the given mean difference, and their weights."""
+    up, down = gain + max(centre, 0.0), gain + max(-centre, 0.0)
+    shares = {1.0: up, -1.0: down, 0.0: max(1.0 - up - down, 0.0)}
+    paths = np.array(list(itertools.product(shares, repeat=n)))
+    return paths, np.array([math.prod(shares[x] for x in path) for path in paths.tolist()])
+
+
 @quick
 @given(st.floats(0.02, 0.4), st.floats(0.0, 0.3), st.integers(1, 5))
 def test_margins_by_enumeration(margin, gain, n):
-    """At a lift of exactly -margin or +min_effect the expected e-value is exactly 1."""
-    for centre, bet in ((-margin, non_inferiority_bet), (margin, futility_bet)):
-        up = gain + max(centre, 0.0)
-        down = gain + max(-centre, 0.0)
-        shares = {1.0: up, -1.0: down, 0.0: 1.0 - up - down}
-        if shares[0.0] < 0.0:
-            continue
-        paths = np.array(list(itertools.product(shares, repeat=n)))
-        weights = [math.prod(shares[x] for x in path) for path in paths.tolist()]
-        expected = float(np.array(weights) @ e_process(bet(paths, margin))[:, -1])
-        assert expected == pytest.approx(1.0, abs=1e-9)
+    """At a lift of exactly −margin the expected e-value of non-inferiority is exactly 1."""
+    paths, weights = at_lift(-margin, gain, n)
+    expected = float(weights @ e_process(non_inferiority_bet(paths, margin))[:, -1])
+
+    assert expected == pytest.approx(1.0, abs=1e-9)
+
+
+@quick
+@given(st.floats(0.02, 0.4), st.floats(0.0, 0.3), st.floats(0.0, 0.3), st.integers(1, 5))
+def test_futility_by_enumeration(effect, gain, more, n):
+    """At a lift of min_effect the expected e-value of futility is exactly 1, above it at most 1."""
+    paths, weights = at_lift(effect, gain, n)
+    assert float(weights @ futility_process(paths, effect)[:, -1]) == pytest.approx(1.0, abs=1e-9)
+
+    paths, weights = at_lift(effect + more, 0.0, n)
+    assert float(weights @ futility_process(paths, effect)[:, -1]) <= 1.0 + 1e-9
+
+
+@quick
+@given(differences, st.lists(st.floats(-1.0, 1.0), max_size=3), margins)
+def test_no_futility_stake_looks_ahead(d, later, effect):
+    """The value after a task is the same whatever comes later, so that each stake is predictable.
+
+    One more task then multiplies wealth by 1 + λ (m − x) with λ fixed before x is seen: the factor
+    is linear in x, so its mean at E[x] = m is 1 exactly, and it is never negative.
+    """
+    running = futility_process(d + later, effect)[: len(d)]
+    assert running.tolist() == pytest.approx(futility_process(d, effect).tolist(), rel=1e-12)
+
+    process = FutilityProcess(min_effect=effect)
+    for x in d:
+        process = process.bet(x)
+    assert process.value == pytest.approx(running[-1], rel=1e-9)
+    factors = [
+        math.exp(process.bet(x).log_wealth - process.log_wealth) for x in (-1.0, effect, 1.0)
+    ]
+    assert min(factors) > 0.0
+    assert factors[1] == pytest.approx(1.0, abs=1e-12)
+    line = np.interp(effect, [-1.0, 1.0], [factors[0], factors[2]])
+    assert line == pytest.approx(1.0, abs=1e-9)
 
 
 @quick

@@ -1,6 +1,7 @@
 """The gate's verdicts, on sequences short enough to check by hand."""
 
 import json
+import math
 
 import pytest
 
@@ -166,23 +167,25 @@ def test_harm_on_probation_rolls_back_at_the_stricter_rate():
 
 
 @pytest.mark.parametrize(
-    ("ties", "e_futility", "decision"),
-    [
-        (40, mixture([0.1] * 40), Decision.INSUFFICIENT_EVIDENCE),
-        (41, mixture([0.1] * 41), Decision.REJECTED_FUTILE),
-    ],
+    ("ties", "decision"),
+    [(35, Decision.INSUFFICIENT_EVIDENCE), (36, Decision.REJECTED_FUTILE)],
 )
-def test_forty_one_ties_are_futile(ties, e_futility, decision):
-    """Each tie bets .1 against a lift of ten points: 9.76 after 40 of them, 10.4 after 41."""
+def test_thirty_six_ties_are_futile(ties, decision):
+    """A tie wins .1 of a stake that grows as the tasks stay quiet: 9.95, then 10.84.
+
+    Before the t-th of them the noise is guessed as 20 · .25 / (20 + t − 1).
+    """
     result = judge(("pf" * 21)[:ties])
+    noise = [5 / (20 + t) for t in range(ties)]
+    stakes = [min(0.9, 0.1 / (q + 0.01)) for q in noise]
 
     assert result.decision is decision
-    assert result.evidence.e_futility == pytest.approx(e_futility)
+    assert result.evidence.e_futility == pytest.approx(math.prod(1 + 0.1 * s for s in stakes))
     assert result.evidence.e_value == 1.0
 
 
 def test_futility_is_no_rule_for_removals():
-    """A removal may change nothing and still be right: 41 ties are on its side."""
+    """A removal may change nothing and still be right: 50 ties are on its side."""
     result = judge("pf" * 25, basis=REMOVAL)
 
     assert result.decision is Decision.INSUFFICIENT_EVIDENCE

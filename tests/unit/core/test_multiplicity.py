@@ -6,6 +6,7 @@ import pytest
 
 from skillforge.core.multiplicity import (
     average_e,
+    betting_limit,
     bonferroni_threshold,
     e_bh,
     e_to_p,
@@ -68,6 +69,18 @@ def test_bonferroni_threshold():
     assert bonferroni_threshold(0.05, 4) == pytest.approx(80.0)
     with pytest.raises(StatisticsError):
         bonferroni_threshold(0.05, 0)
+
+
+def test_betting_goes_beyond_what_one_discovery_needs():
+    """At its limit a candidate passes e-BH alone, and would at a tenth of it."""
+    limit = betting_limit(40, 0.10)
+
+    assert limit == pytest.approx(4_000.0)
+    assert e_bh([limit / 10], 0.10, m=40) == (0,)
+    with pytest.raises(StatisticsError, match="m: "):
+        betting_limit(0, 0.10)
+    with pytest.raises(StatisticsError, match="fdr"):
+        betting_limit(40, 1.0)
 
 
 def test_spending_adds_up():
