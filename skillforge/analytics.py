@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skillforge.core.events import Event
-from skillforge.core.gate import GateState, Registration, bet, start
+from skillforge.core.gate import Registration, walk
 from skillforge.core.library import LibraryState, suggest
 from skillforge.core.records import ROLLOUTS, read_rollout, registered_outcomes
 from skillforge.core.rollout import Pair, Void
@@ -235,28 +235,35 @@ def _about(ledger: Ledger, candidate: str) -> list[Event]:
 
 def _running(outcomes: Sequence[Pair | Void], registration: Registration) -> Iterator[Any]:
     """Yield a row per outcome up to the verdict; a void moves no process."""
-    rules = registration.rules
-    state: GateState = start(rules, registration.basis)
-    for position, outcome in enumerate(outcomes, start=1):
+    rules, position = registration.rules, 0
+    for state in walk(
+        outcomes,
+        rules,
+        registration.basis,
+        enough=registration.enough,
+        blocks=registration.blocks,
+        pool=registration.pool,
+    ):
+        for outcome in outcomes[position : state.used]:
+            position += 1
+            row: dict[str, Any] = {"position": position, "task": outcome.task, "outcome": "void"}
+            if isinstance(outcome, Pair):
+                row |= {
+                    "family": outcome.family,
+                    "base": outcome.base,
+                    "augmented": outcome.augmented,
+                    "difference": outcome.difference,
+                    "outcome": outcome.outcome.value,
+                }
+            yield row | {
+                "e_value": state.claim,
+                "e_harm": state.harm,
+                "e_futility": state.futility,
+                "proven_at": 1 / rules.alpha,
+                "harm_at": 1 / rules.harm_stop,
+            }
         if state.verdict is not None:
             return
-        row: dict[str, Any] = {"position": position, "task": outcome.task, "outcome": "void"}
-        if isinstance(outcome, Pair):
-            state = bet(state, rules, outcome.difference, enough=registration.enough)
-            row |= {
-                "family": outcome.family,
-                "base": outcome.base,
-                "augmented": outcome.augmented,
-                "difference": outcome.difference,
-                "outcome": outcome.outcome.value,
-            }
-        yield row | {
-            "e_value": state.claim.value,
-            "e_harm": state.harm.value,
-            "e_futility": state.futility.value,
-            "proven_at": 1 / rules.alpha,
-            "harm_at": 1 / rules.harm_stop,
-        }
 
 
 def spend_frame(ledger: Ledger) -> pl.DataFrame:

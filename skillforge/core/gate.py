@@ -11,131 +11,64 @@ false-discovery control over a whole cohort asks for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skillforge.core.eprocess import (
-    DEFAULT_LAMBDAS,
-    EProcess,
+    e_process,
     futility_bet,
     harm_bet,
     lift_bet,
     non_inferiority_bet,
 )
-from skillforge.core.evidence import Evidence, constant_score, weigh
+from skillforge.core.evidence import Evidence, weigh
+from skillforge.core.finite_pool import pool_bets
 from skillforge.core.multiplicity import e_bh
-from skillforge.core.rollout import Pair, Void
-from skillforge.errors import ConfigError
+from skillforge.core.registration import Registration
+from skillforge.core.rollout import Pair, Void, refuse_repeats
+from skillforge.core.rules import (
+    FEWEST_FAMILIES,
+    Basis,
+    Decision,
+    GateRules,
+    Inference,
+    basis_of,
+)
+from skillforge.core.validity import examine
+
+__all__ = [
+    "FEWEST_FAMILIES",
+    "Basis",
+    "CohortMember",
+    "Decision",
+    "GateResult",
+    "GateRules",
+    "GateState",
+    "Inference",
+    "Registration",
+    "basis_of",
+    "decide",
+    "promote",
+    "walk",
+]
 
 
-class Basis(StrEnum):
-    """What a candidate claims."""
+class GateState(NamedTuple):
+    """Where the gate stands after some tasks of the registered order."""
 
-    LIFT = "lift"
-    """Better than the base: H0 is E[d] ≤ 0."""
-    NON_INFERIORITY = "non_inferiority"
-    """Not worse than the base by the margin (removals): H0 is E[d] ≤ −margin."""
-
-
-Inference = Literal["tasks", "families"]
-"""What one bet is: a task, or a whole family of them."""
-
-FEWEST_FAMILIES = 30
-"""Families below which inference over families is refused: too few bets to decide anything."""
-
-
-class Decision(StrEnum):
-    """What became of a candidate."""
-
-    PROBATION = "probation"
-    PROMOTED = "promoted"
-    REJECTED_HARM = "rejected_harm"
-    REJECTED_FUTILE = "rejected_futile"
-    INSUFFICIENT_EVIDENCE = "insufficient_evidence"
-    SCREENED_OUT = "screened_out"
-    NO_CHANGE = "no_change"
-    REFUSED = "refused"
-    ROLLED_BACK = "rolled_back"
-    UNMEASURED = "unmeasured"
-    INFRA_FAILED = "infra_failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateRules:
-    """The error rates and sizes of the gate, fixed before the first bet."""
-
-    alpha: float = 0.05
-    """Per-candidate probability that an edit without lift ever reaches probation."""
-    beta: float = 0.10
-    """Probability that an edit worth ``min_effect`` is ever called futile."""
-    min_effect: float = 0.10
-    """Smallest lift worth finding, as a difference of scores in (0, 1)."""
-    margin: float = 0.05
-    """Largest loss that a removal may cost, as a difference of scores in (0, 1)."""
-    harm_stop: float = 0.20
-    """Error rate of stopping an unproven candidate for harm."""
-    harm_retire: float = 0.05
-    """Error rate of rolling back or retiring what is served."""
-    fdr: float = 0.10
-    """Share of false discoveries allowed among the promotions of one cohort."""
-    max_tasks: int = 200
-    """Most confirm tasks that one candidate may use."""
-    replicates: int = 1
-    """Rollouts of each task and arm; a task bets the difference of its means."""
-    inference: Inference = "tasks"
-    """``families``: the estimand is the mean lift over families, each of which bets once, by the
-    mean over its tasks; for tasks of one family that win and lose together."""
-    lambdas: tuple[float, ...] = DEFAULT_LAMBDAS
-    """Bets mixed with equal weight, each in (0, 1)."""
-
-    def __post_init__(self) -> None:
-        """Refuse rates and stakes outside (0, 1) and an empty horizon."""
-        for name in ("alpha", "beta", "min_effect", "margin", "harm_stop", "harm_retire", "fdr"):
-            value = getattr(self, name)
-            if not 0 < value < 1:
-                raise ConfigError(
-                    f"[gate] {name} is {value}; expected a number between 0 and 1 (write 5 % as "
-                    "0.05)"
-                )
-        for name in ("max_tasks", "replicates"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"[gate] {name} is {getattr(self, name)}; expected at least 1")
-        if self.inference not in ("tasks", "families"):
-            raise ConfigError(
-                f"[gate] inference is {self.inference!r}; expected 'tasks' or 'families'"
-            )
-        if not self.lambdas or not all(0 < stake < 1 for stake in self.lambdas):
-            raise ConfigError(
-                f"[gate] lambdas are {list(self.lambdas)}; expected one or more numbers between 0 "
-                f"and 1, such as {list(DEFAULT_LAMBDAS)}"
-            )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the rules as a JSON object, for the registration event."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {
-            "lambdas": list(self.lambdas)
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> GateRules:
-        """Read the rules back from a registration event."""
-        return cls(**{**data, "lambdas": tuple(data["lambdas"])})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateState:
-    """The three processes after some bets."""
-
-    basis: Basis
-    claim: EProcess
-    harm: EProcess
-    futility: EProcess
-    on_probation: bool = False
-    verdict: Decision | None = None
+    used: int
+    """Tasks bet on or voided so far."""
+    claim: float
+    """Value of the claim's process; before the first bet all three are 1."""
+    harm: float
+    futility: float
+    charged: float
+    """The claim's value if the augmented arm's surplus of infrastructure failures were losses."""
+    on_probation: bool
+    verdict: Decision | None
     """Set once nothing more is to be bet."""
 
     @property
@@ -146,49 +79,114 @@ class GateState:
         return Decision.PROBATION if self.on_probation else Decision.INSUFFICIENT_EVIDENCE
 
 
-def start(rules: GateRules, basis: Basis) -> GateState:
-    """Open the three processes at 1."""
-    fresh = EProcess.start(rules.lambdas)
-    return GateState(basis=basis, claim=fresh, harm=fresh, futility=fresh)
+START = GateState(0, 1.0, 1.0, 1.0, 1.0, on_probation=False, verdict=None)
+"""The gate before the first bet."""
 
 
-def bet(state: GateState, rules: GateRules, difference: float, *, enough: float) -> GateState:
-    """Bet once on the paired difference of the next task of the registered order.
+def walk(
+    outcomes: Sequence[Pair | Void],
+    rules: GateRules,
+    basis: Basis,
+    *,
+    enough: float,
+    blocks: Sequence[int] = (),
+    pool: int = 0,
+) -> Iterator[GateState]:
+    """Yield where the gate stands after each task (or family) of the completed prefix.
+
+    A void is no bet. But if the augmented arm fails more often than the base arm, its surplus is
+    held against it: probation needs 1/α even if these tasks are counted as lost. A skill that
+    crashes the tasks it would lose gains nothing by it, and an even rate of failures costs a few
+    tasks at most. A verdict that has fallen stands, whatever is bet later.
 
     Args:
-        state: The processes so far. A verdict that has fallen stands, whatever is bet later.
+        outcomes: One entry per task of the order, shape (n,), n ≥ 0.
         rules: The registered rules.
-        difference: Augmented minus base on that task, in [-1, 1].
+        basis: The registered claim.
         enough: E-value at which a candidate on probation needs no more tasks: cohort size / fdr
             passes e-BH whatever the others do. Stopping early never inflates error.
+        blocks: Sizes of the families along the order, for inference over families: a family bets
+            once, when all of it is done. Empty where each task bets for itself.
+        pool: Size of the finite pool that the order was drawn from, where `rules` bet without
+            replacement.
+
+    Raises:
+        StatisticsError: A task stands twice among the outcomes, or the pool is smaller.
     """
-    claim_bet = (
-        lift_bet(difference)
-        if state.basis is Basis.LIFT
-        else non_inferiority_bet(difference, rules.margin)
-    )
-    claim = state.claim.bet(claim_bet)
-    state = replace(
-        state,
-        claim=claim,
-        harm=state.harm.bet(harm_bet(difference)),
-        futility=state.futility.bet(futility_bet(difference, rules.min_effect)),
-        on_probation=state.on_probation or claim.value >= 1 / rules.alpha,
-    )
-    return replace(state, verdict=state.verdict or _verdict(state, rules, enough))
+    refuse_repeats([outcome.task for outcome in outcomes])
+    groups = list(_blocks(outcomes, blocks))
+    values = iter(_values(groups, rules, basis, pool))
+    state = START
+    for group in groups:
+        used = state.used + len(group)
+        if any(isinstance(outcome, Pair) for outcome in group):
+            state = _step(state, used, next(values), rules, basis, enough)
+        else:
+            state = state._replace(used=used)
+        yield state
 
 
-def _verdict(state: GateState, rules: GateRules, enough: float) -> Decision | None:
-    if state.on_probation:
-        if state.harm.value >= 1 / rules.harm_retire:
-            return Decision.ROLLED_BACK
-        return Decision.PROBATION if state.claim.value >= enough else None
-    if state.harm.value >= 1 / rules.harm_stop:
-        return Decision.REJECTED_HARM
-    # A removal may be neutral and still right, so futility is a rule for lift alone.
-    if state.basis is Basis.LIFT and state.futility.value >= 1 / rules.beta:
-        return Decision.REJECTED_FUTILE
-    return None
+def _values(
+    groups: Sequence[Sequence[Pair | Void]], rules: GateRules, basis: Basis, pool: int
+) -> list[tuple[float, ...]]:
+    """Compute claim, harm, futility and charged claim after each bet, all bets at once."""
+    used, surplus, drawn, charges, d = 0, 0, [], [], []
+    for group in groups:
+        surplus += sum(_charge(outcome) for outcome in group)
+        stake = _stake(group)
+        if stake is not None:
+            d.append(stake)
+            drawn.append(used)
+            charges.append(max(0, surplus))
+        used += len(group)
+    if not d:
+        return []
+    stakes = np.array(d)
+    claims, low = lift_bet(stakes), -1.0
+    if basis is Basis.NON_INFERIORITY:
+        claims, low = non_inferiority_bet(stakes, rules.margin), rules.margin - 1.0
+    bets = [(claims, low), (harm_bet(stakes), -1.0)]
+    bets.append((futility_bet(stakes, rules.min_effect), rules.min_effect - 1.0))
+    if rules.finite_pool:
+        left = pool - np.array(drawn)
+        bets = [(pool_bets(x, left, low=floor), floor) for x, floor in bets]
+    paths = [e_process(x, rules.lambdas) for x, _ in bets]
+    losses = np.array(charges) * (len(groups) / used)  # in bets, of which a family has one
+    paths.append(e_process(bets[0][0], rules.lambdas, losses=losses))
+    return list(zip(*(path.tolist() for path in paths), strict=True))
+
+
+def _charge(outcome: Pair | Void) -> int:
+    """Return 1 for a failure of the augmented arm alone, -1 for one of the base arm alone."""
+    if isinstance(outcome, Pair) or len(outcome.arms) > 1:
+        return 0
+    return -1 if outcome.arms[0] == "base" else 1
+
+
+def _step(
+    state: GateState,
+    used: int,
+    values: tuple[float, ...],
+    rules: GateRules,
+    basis: Basis,
+    enough: float,
+) -> GateState:
+    """Return the gate after one more bet."""
+    claim, harm, futility, charged = values
+    on_probation = state.on_probation or charged >= 1 / rules.alpha
+    verdict = state.verdict
+    if verdict is None and on_probation:
+        if harm >= 1 / rules.harm_retire:
+            verdict = Decision.ROLLED_BACK
+        elif charged >= enough:
+            verdict = Decision.PROBATION
+    elif verdict is None:
+        # A removal may be neutral and still right, so futility is a rule for lift alone.
+        if harm >= 1 / rules.harm_stop:
+            verdict = Decision.REJECTED_HARM
+        elif basis is Basis.LIFT and futility >= 1 / rules.beta:
+            verdict = Decision.REJECTED_FUTILE
+    return GateState(used, claim, harm, futility, charged, on_probation, verdict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +221,7 @@ def decide(
     enough: float,
     stop: bool = True,
     blocks: Sequence[int] = (),
+    pool: int = 0,
 ) -> GateResult:
     """Run the gate over the completed prefix of the registered order.
 
@@ -233,32 +232,35 @@ def decide(
         outcomes: One entry per task of the order, shape (n,), n ≥ 0.
         rules: The registered rules.
         basis: The registered claim.
-        enough: See `bet`.
+        enough: See `walk`.
         stop: Whether a verdict ends the betting; a fixed-size study counts every pair.
-        blocks: Sizes of the families along the order, for inference over families: a family bets
-            once, when all of it is done. Empty where each task bets for itself.
+        blocks: See `walk`.
+        pool: See `walk`.
+
+    Raises:
+        StatisticsError: A task stands twice among the outcomes, or the pool is smaller.
     """
-    state, used, stakes = start(rules, basis), 0, []
-    for block in _blocks(outcomes, blocks):
+    state = START
+    for state in walk(outcomes, rules, basis, enough=enough, blocks=blocks, pool=pool):
         if stop and state.verdict is not None:
             break
-        used += len(block)
-        differences = [o.difference for o in block if isinstance(o, Pair)]
-        if differences:
-            stakes.append(float(np.mean(differences)))
-            state = bet(state, rules, stakes[-1], enough=enough)
-    pairs = [o for o in outcomes[:used] if isinstance(o, Pair)]
-    voids = [o for o in outcomes[:used] if isinstance(o, Void)]
-    processes = (state.claim.value, state.harm.value, state.futility.value)
-    evidence = weigh(pairs, stakes, voids=voids, e_values=processes, alpha=rules.alpha)
-    decision, reasons = _withhold(state, evidence, rules, level=constant_score(pairs))
+    counted = list(_blocks(outcomes[: state.used], blocks))
+    pairs = [o for o in outcomes[: state.used] if isinstance(o, Pair)]
+    evidence = weigh(
+        pairs,
+        [stake for group in counted if (stake := _stake(group)) is not None],
+        voids=[o for o in outcomes[: state.used] if isinstance(o, Void)],
+        e_values=(state.claim, state.harm, state.futility),
+        alpha=rules.alpha,
+    )
+    decision, reasons = _conclude(state, rules, basis, pairs, evidence)
     return GateResult(
         decision=decision,
         basis=basis,
         evidence=evidence,
-        used=used,
+        used=state.used,
         final=state.verdict is not None,
-        reasons=tuple(reasons),
+        reasons=reasons,
     )
 
 
@@ -275,35 +277,29 @@ def _blocks(
         begin = end
 
 
-def _withhold(
-    state: GateState, evidence: Evidence, rules: GateRules, *, level: float | None
-) -> tuple[Decision, list[str]]:
-    """Name the reasons, and withhold a verdict that constant scores could fake."""
-    table, decision = evidence.table, state.decision
-    reasons = [_because(state, rules)]
-    if level is not None:
-        which = {0.0: "fails", 1.0: "passes"}.get(level, f"scores {level:g}")
-        reasons.append(f"every task {which} in both arms: the tasks cannot tell the arms apart")
-        if state.basis is Basis.NON_INFERIORITY and level == 0:
-            decision = Decision.INSUFFICIENT_EVIDENCE
-            reasons.append(
-                "verdict withheld: a skill that never works cannot tell what a unit does"
-            )
-    if sum(table.dropped.values()):
-        reasons.append(f"pairs voided by infrastructure failures, by arm: {dict(table.dropped)}")
-    if table.dropped.get("base", 0) != table.dropped.get("augmented", 0) and table.pairs:
-        share = abs(table.dropped.get("base", 0) - table.dropped.get("augmented", 0))
-        if share > 0.1 * table.pairs and decision is Decision.PROBATION:
-            decision = Decision.INSUFFICIENT_EVIDENCE
-            reasons.append("verdict withheld: infrastructure failures differ between the arms")
-    return decision, reasons
+def _stake(group: Sequence[Pair | Void]) -> float | None:
+    """Return what a task or family bets, the mean of its differences; None if all of it is void."""
+    differences = [o.difference for o in group if isinstance(o, Pair)]
+    return sum(differences) / len(differences) if differences else None
 
 
-def _because(state: GateState, rules: GateRules) -> str:
-    claim, harm, futility = state.claim.value, state.harm.value, state.futility.value
+def _conclude(
+    state: GateState, rules: GateRules, basis: Basis, pairs: Sequence[Pair], evidence: Evidence
+) -> tuple[Decision, tuple[str, ...]]:
+    """Name the reasons, and withhold a verdict that the inputs cannot carry."""
+    findings, decision = examine(pairs, evidence, basis), state.decision
+    reasons = [_because(state, rules, basis, len(pairs))]
+    withheld = decision is Decision.PROBATION and any(f.withholds for f in findings)
+    for finding in findings:
+        reasons.append(("verdict withheld: " if finding.withholds else "") + finding.reason)
+    return Decision.INSUFFICIENT_EVIDENCE if withheld else decision, tuple(reasons)
+
+
+def _because(state: GateState, rules: GateRules, basis: Basis, pairs: int) -> str:
+    claim, harm, futility = state.claim, state.harm, state.futility
     match state.decision:
         case Decision.PROBATION:
-            return f"evidence for {state.basis.value} reached 1/{rules.alpha:g}; now {claim:.3g}"
+            return f"evidence for {basis.value} reached 1/{rules.alpha:g}; now {claim:.3g}"
         case Decision.ROLLED_BACK:
             limit = f"1/{rules.harm_retire:g}"
             return f"harm evidence reached {limit} while on probation; now {harm:.3g}"
@@ -314,8 +310,16 @@ def _because(state: GateState, rules: GateRules) -> str:
                 f"evidence against a lift of {rules.min_effect:g} or more reached "
                 f"1/{rules.beta:g}; now {futility:.3g}"
             )
-        case _:
-            return f"evidence for {state.basis.value} is {claim:.3g}, short of 1/{rules.alpha:g}"
+    short = f"evidence for {basis.value} is {claim:.3g}, short of 1/{rules.alpha:g}"
+    if claim >= 1 / rules.alpha:
+        return (
+            f"evidence for {basis.value} is {claim:.3g}, but {state.charged:.3g}, short of "
+            f"1/{rules.alpha:g}, with the augmented arm's surplus of infrastructure failures as "
+            "losses"
+        )
+    if basis is Basis.LIFT and 0 < pairs < rules.fewest_tasks:
+        return f"{short}, which takes {rules.fewest_tasks} straight wins; {pairs} pairs cannot"
+    return short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,60 +348,3 @@ def promote(members: Sequence[CohortMember], fdr: float) -> tuple[str, ...]:
     kept = (Decision.PROBATION, Decision.PROMOTED)
     found = e_bh([m.e_value if m.decision in kept else 0.0 for m in members], fdr)
     return tuple(members[i].candidate for i in found if members[i].decision is Decision.PROBATION)
-
-
-def basis_of(op: str) -> Basis:
-    """Return what an edit operation claims: removals and merges must only not be worse."""
-    return Basis.NON_INFERIORITY if op in ("PRUNE", "MERGE") else Basis.LIFT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """What is fixed in the ledger before the first confirm rollout of a candidate."""
-
-    candidate: str
-    skill: str
-    base: str
-    version: str
-    basis: Basis
-    rules: GateRules
-    order: tuple[str, ...] = field(repr=False)
-    """Task ids in betting order."""
-    enough: float
-    """E-value at which betting may stop; see `bet`."""
-    lineage: str
-    """Revisions of the same proposal share a lineage, and with it the tasks already spent."""
-    blocks: tuple[int, ...] = ()
-    """Sizes of the families along the order, where each family bets once; see `decide`."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the registration as the JSON object that the ledger keeps."""
-        return {
-            "candidate": self.candidate,
-            "skill": self.skill,
-            "base": self.base,
-            "version": self.version,
-            "basis": self.basis.value,
-            "rules": self.rules.to_json(),
-            "order": list(self.order),
-            "enough": self.enough,
-            "lineage": self.lineage,
-            "blocks": list(self.blocks),
-            "estimand": f"mean paired difference over {self.rules.inference}, augmented minus base",
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Registration:
-        """Read a registration back from the ledger."""
-        return cls(
-            candidate=data["candidate"],
-            skill=data["skill"],
-            base=data["base"],
-            version=data["version"],
-            basis=Basis(data["basis"]),
-            rules=GateRules.from_json(data["rules"]),
-            order=tuple(data["order"]),
-            enough=data["enough"],
-            lineage=data["lineage"],
-            blocks=tuple(data.get("blocks", ())),
-        )

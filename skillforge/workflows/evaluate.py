@@ -86,7 +86,8 @@ async def evaluate(
     rollouts = await bench.rollouts(cells)
     half = len(base_cells)
     joined = contrast.outcomes(chosen, rollouts[:half], rollouts[half:])
-    result = decide(joined, rules, Basis.LIFT, enough=float("inf"), stop=False)
+    pool = len(suite.select(skill=skill, split=Split.CONFIRM))
+    result = decide(joined, rules, Basis.LIFT, enough=float("inf"), stop=False, pool=pool)
     pairs = [o for o in joined if isinstance(o, Pair)]
     table = result.evidence.table
     return Evaluation(
