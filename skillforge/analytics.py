@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from skillforge.core.course import run_course
 from skillforge.core.events import Event
-from skillforge.core.gate import Registration, walk
+from skillforge.core.gate import Registration, find_stop
 from skillforge.core.library import LibraryState, suggest
 from skillforge.core.records import ROLLOUTS, read_rollout, registered_outcomes
 from skillforge.core.rollout import Pair, Void
@@ -235,16 +236,10 @@ def _about(ledger: Ledger, candidate: str) -> list[Event]:
 
 def _running(outcomes: Sequence[Pair | Void], registration: Registration) -> Iterator[Any]:
     """Yield a row per outcome up to the verdict; a void moves no process."""
-    rules, position = registration.rules, 0
-    for state in walk(
-        outcomes,
-        rules,
-        registration.basis,
-        enough=registration.enough,
-        blocks=registration.blocks,
-        pool=registration.pool,
-    ):
-        for outcome in outcomes[position : state.used]:
+    rules, basis, position = registration.rules, registration.basis, 0
+    course = run_course(outcomes, rules, basis, blocks=registration.blocks, pool=registration.pool)
+    for bet in range(find_stop(course, rules, basis, registration.enough).bets):
+        for outcome in outcomes[position : course.used[bet]]:
             position += 1
             row: dict[str, Any] = {"position": position, "task": outcome.task, "outcome": "void"}
             if isinstance(outcome, Pair):
@@ -256,14 +251,12 @@ def _running(outcomes: Sequence[Pair | Void], registration: Registration) -> Ite
                     "outcome": outcome.outcome.value,
                 }
             yield row | {
-                "e_value": state.claim,
-                "e_harm": state.harm,
-                "e_futility": state.futility,
+                "e_value": float(course.claim[bet]),
+                "e_harm": float(course.harm[bet]),
+                "e_futility": float(course.futility[bet]),
                 "proven_at": 1 / rules.alpha,
                 "harm_at": 1 / rules.harm_stop,
             }
-        if state.verdict is not None:
-            return
 
 
 def spend_frame(ledger: Ledger) -> pl.DataFrame:

@@ -56,7 +56,7 @@ class Evidence:
 
 def weigh(
     pairs: Sequence[Pair],
-    stakes: Sequence[float],
+    stakes: FloatArray,
     *,
     voids: Iterable[Void],
     e_values: tuple[float, float, float],
@@ -72,7 +72,6 @@ def weigh(
         e_values: Current values of the processes for claim, harm and futility.
         alpha: Error rate at which the MDE is computed.
     """
-    differences = np.array(stakes, dtype=np.float64)
     dropped = {"base": 0, "augmented": 0}
     for void in voids:
         for arm in void.arms:
@@ -80,8 +79,8 @@ def weigh(
     claim, harm, futility = e_values
     return Evidence(
         table=tabulate(pairs, dropped),
-        lift=float(differences.mean()) if stakes else None,
-        lift_interval=betting_interval(differences, alpha=0.05) if len(stakes) >= 2 else None,
+        lift=float(stakes.mean()) if stakes.size else None,
+        lift_interval=betting_interval(stakes, alpha=0.05) if stakes.size >= 2 else None,
         e_value=claim,
         e_harm=harm,
         e_futility=futility,
@@ -91,7 +90,7 @@ def weigh(
             arm: sum(1 for pair in pairs if pair.truncated[i] > 0)
             for i, arm in enumerate(("base", "augmented"))
         },
-        mde=_detectable(differences, alpha),
+        mde=_detectable(stakes, alpha),
     )
 
 

@@ -23,11 +23,11 @@ class Registration:
     order: tuple[str, ...] = field(repr=False)
     """Task ids in betting order."""
     enough: float
-    """E-value at which betting may stop; see `gate.walk`."""
+    """E-value at which betting may stop; see `run_course`."""
     lineage: str
     """Revisions of the same proposal share a lineage, and with it the tasks already spent."""
     blocks: tuple[int, ...] = ()
-    """Sizes of the families along the order, where each family bets once; see `gate.walk`."""
+    """Sizes of the families along the order, where each family bets once; see `run_course`."""
     pool: int = 0
     """Fresh tasks that the order was drawn from; counts where the rules name a finite pool."""
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from skillforge.core.course import run_course
 from skillforge.core.digest import canonical_json
 from skillforge.core.gate import (
     Basis,
@@ -14,7 +15,6 @@ from skillforge.core.gate import (
     basis_of,
     decide,
     promote,
-    walk,
 )
 from skillforge.core.rollout import Pair, Void
 from skillforge.errors import ConfigError
@@ -291,16 +291,14 @@ def test_a_prefix_gives_the_same_result_when_it_is_asked_again():
 
 
 def test_every_look_is_the_decision_on_its_prefix():
-    """Walking along the order gives after each task what deciding on that prefix gives."""
+    """The course along the order holds after each task what deciding on that prefix gives."""
     text = "wwpwabalwwfwaw"
-    for used, state in enumerate(walk(outcomes(text), RULES, LIFT, enough=NEVER), start=1):
-        result = judge(text[:used])
-        assert (state.used, state.decision) == (used, result.decision)
-        assert (state.claim, state.harm, state.futility) == (
-            result.evidence.e_value,
-            result.evidence.e_harm,
-            result.evidence.e_futility,
-        )
+    course = run_course(outcomes(text), RULES, LIFT)
+    for used in range(1, len(text) + 1):
+        evidence = judge(text[:used]).evidence
+        assert course.claim[used - 1] == evidence.e_value
+        assert course.harm[used - 1] == evidence.e_harm
+        assert course.futility[used - 1] == evidence.e_futility
 
 
 # --- Withheld verdicts --------------------------------------------------------------------------

@@ -1,0 +1,125 @@
+"""The three e-processes of a contrast along its registered order: for the claim, harm, futility.
+
+A task (or, with inference over families, a family) is one bet on the paired difference. A void is
+no bet. But if the augmented arm fails more often for infrastructure reasons than the base arm, its
+surplus is held against it: beside the claim's process runs a *charged* one in which these tasks
+count as lost, and that one must reach 1/α. A skill that crashes the tasks it would lose gains
+nothing by it, and an even rate of failures costs a few tasks at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skillforge.core._checks import FloatArray
+from skillforge.core.eprocess import (
+    e_process,
+    futility_bet,
+    harm_bet,
+    lift_bet,
+    non_inferiority_bet,
+)
+from skillforge.core.finite_pool import pool_bets
+from skillforge.core.rollout import Pair, Void, refuse_repeats
+from skillforge.core.rules import Basis, GateRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What was bet, and where the processes stood after each bet; all arrays of shape (m,)."""
+
+    used: NDArray[np.int64]
+    """Tasks of the order used up by the end of each task or family."""
+    stakes: FloatArray
+    """Mean difference of each in [-1, 1], NaN where all of it is void."""
+    claim: FloatArray
+    harm: FloatArray
+    futility: FloatArray
+    charged: FloatArray
+    """The claim's process with the augmented arm's surplus of failures as losses."""
+
+
+def run_course(
+    outcomes: Sequence[Pair | Void],
+    rules: GateRules,
+    basis: Basis,
+    *,
+    blocks: Sequence[int] = (),
+    pool: int = 0,
+) -> Course:
+    """Compute the processes over the completed prefix of an order.
+
+    Args:
+        outcomes: One entry per task of the order, shape (n,), n ≥ 0.
+        rules: The registered rules.
+        basis: The registered claim.
+        blocks: Sizes of the families along the order, for inference over families: a family bets
+            once, when all of it is done. Empty where each task bets for itself.
+        pool: Size of the finite pool that the order was drawn from, where the rules bet without
+            replacement.
+
+    Returns:
+        The course over all complete tasks or families, m ≤ n; empty without any.
+
+    Raises:
+        StatisticsError: A task stands twice among the outcomes, or the pool is smaller.
+    """
+    refuse_repeats([outcome.task for outcome in outcomes])
+    sizes = np.array(blocks, dtype=np.int64) if blocks else np.ones(len(outcomes), dtype=np.int64)
+    used = np.cumsum(sizes)
+    used = used[used <= len(outcomes)]
+    if not used.size:
+        none = np.zeros(0)
+        return Course(used=used, stakes=none, claim=none, harm=none, futility=none, charged=none)
+    starts = used - sizes[: used.size]
+    done = outcomes[: used[-1]]
+    d = np.array([o.difference if isinstance(o, Pair) else np.nan for o in done])
+    void = np.isnan(d)
+    pairs = np.add.reduceat((~void).astype(np.float64), starts)
+    stakes = np.add.reduceat(np.where(void, 0.0, d), starts) / np.maximum(pairs, 1.0)
+    surplus = np.zeros(used.size)
+    if void.any():
+        failures = np.cumsum([_surplus(outcome) for outcome in done])[used - 1]
+        surplus = np.maximum(failures, 0) * (used.size / used[-1])  # in bets: one for a family
+    return _course(used, stakes, pairs == 0, surplus, rules, basis, pool - starts)
+
+
+def _course(
+    used: NDArray[np.int64],
+    stakes: FloatArray,
+    void: NDArray[np.bool_],
+    surplus: FloatArray,
+    rules: GateRules,
+    basis: Basis,
+    left: NDArray[np.int64],
+) -> Course:
+    """Bet the stakes; what is void bets 0, which moves no process."""
+    claim, low = lift_bet(stakes), -1.0
+    if basis is Basis.NON_INFERIORITY:
+        claim, low = non_inferiority_bet(stakes, rules.margin), rules.margin - 1.0
+    futility = futility_bet(stakes, rules.min_effect)
+    lows = (low, -1.0, rules.min_effect - 1.0)
+    bets = [np.where(void, 0.0, x) for x in (claim, harm_bet(stakes), futility)]
+    if rules.finite_pool:
+        fair = [pool_bets(x, left, low=least) for x, least in zip(bets, lows, strict=True)]
+        bets = [np.where(void, 0.0, x) for x in fair]
+    values = [e_process(x, rules.lambdas) for x in bets]
+    return Course(
+        used=used,
+        stakes=np.where(void, np.nan, stakes),
+        claim=values[0],
+        harm=values[1],
+        futility=values[2],
+        charged=e_process(bets[0], rules.lambdas, losses=surplus) if surplus.any() else values[0],
+    )
+
+
+def _surplus(outcome: Pair | Void) -> int:
+    """Return 1 for a failure of the augmented arm alone, -1 for one of the base arm alone."""
+    if isinstance(outcome, Pair) or len(outcome.arms) > 1:
+        return 0
+    return -1 if outcome.arms[0] == "base" else 1
