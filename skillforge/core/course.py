@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from skillforge.core._checks import FloatArray
 from skillforge.core.eprocess import (
+    E_CAP,
     e_process,
     futility_bet,
     harm_bet,
     lift_bet,
     non_inferiority_bet,
 )
-from skillforge.core.finite_pool import pool_bets
+from skillforge.core.finite_pool import pool_bets, refuted
 from skillforge.core.rollout import Pair, Void, refuse_repeats
 from skillforge.core.rules import Basis, GateRules
 
@@ -98,23 +99,27 @@ def _course(
     left: NDArray[np.int64],
 ) -> Course:
     """Bet the stakes; what is void bets 0, which moves no process."""
+
+    def values(bets: FloatArray, low: float, losses: FloatArray) -> FloatArray:
+        x = np.where(void, 0.0, bets)
+        if not rules.finite_pool:
+            return e_process(x, rules.lambdas, losses=losses)
+        fair = np.where(void, 0.0, pool_bets(x, left, low=low))
+        known = refuted(x, left, low=low, losses=losses)
+        return np.where(known, E_CAP, e_process(fair, rules.lambdas, losses=losses))
+
     claim, low = lift_bet(stakes), -1.0
     if basis is Basis.NON_INFERIORITY:
         claim, low = non_inferiority_bet(stakes, rules.margin), rules.margin - 1.0
-    futility = futility_bet(stakes, rules.min_effect)
-    lows = (low, -1.0, rules.min_effect - 1.0)
-    bets = [np.where(void, 0.0, x) for x in (claim, harm_bet(stakes), futility)]
-    if rules.finite_pool:
-        fair = [pool_bets(x, left, low=least) for x, least in zip(bets, lows, strict=True)]
-        bets = [np.where(void, 0.0, x) for x in fair]
-    values = [e_process(x, rules.lambdas) for x in bets]
+    futility, no = futility_bet(stakes, rules.min_effect), np.zeros(used.size)
+    plain = values(claim, low, no)
     return Course(
         used=used,
         stakes=np.where(void, np.nan, stakes),
-        claim=values[0],
-        harm=values[1],
-        futility=values[2],
-        charged=e_process(bets[0], rules.lambdas, losses=surplus) if surplus.any() else values[0],
+        claim=plain,
+        harm=values(harm_bet(stakes), -1.0, no),
+        futility=values(futility, rules.min_effect - 1.0, no),
+        charged=values(claim, low, surplus) if surplus.any() else plain,
     )
 
 

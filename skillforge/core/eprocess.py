@@ -40,6 +40,7 @@ BET_RANGE: tuple[float, float] = (-1.0, 2.0)
 """The range of a bet: below -1 wealth could turn negative; 2 is a difference plus a full margin."""
 
 _LOG_CAP = 709.0
+E_CAP = math.exp(_LOG_CAP)
 """Values stay below e^709, about 8e307, so that they remain finite; a lower E is still valid."""
 
 Difference = TypeVar("Difference", float, FloatArray)

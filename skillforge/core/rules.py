@@ -103,9 +103,8 @@ class GateRules:
             raise ConfigError(
                 "[gate] finite_pool is true, but the worker is not declared deterministic: betting "
                 "without replacement certifies the one outcome that each task happened to have, "
-                "and would let an edit that does nothing through in a quarter to half of the "
-                "cases; set finite_pool = false, or [model] deterministic = true with "
-                "temperature = 0 in the suite"
+                "and would let up to half of the edits through that do nothing; set finite_pool = "
+                "false, or [model] deterministic = true with temperature = 0 in the suite"
             )
         if self.finite_pool and self.inference == "families":
             raise ConfigError(
