@@ -68,6 +68,12 @@ def run_course(
 
     Raises:
         StatisticsError: A task stands twice among the outcomes, or the pool is smaller.
+
+    >>> win = Pair(task="a", family="f", base=0.0, augmented=1.0)
+    >>> crash = [Void(task=name, arm="augmented") for name in "bc"]
+    >>> course = run_course([win, *crash], GateRules(), Basis.LIFT)
+    >>> course.claim.tolist(), course.charged.round(2).tolist()
+    ([1.5, 1.5, 1.5], [1.5, 0.7, 0.4])
     """
     refuse_repeats([outcome.task for outcome in outcomes])
     sizes = np.array(blocks, dtype=np.int64) if blocks else np.ones(len(outcomes), dtype=np.int64)
