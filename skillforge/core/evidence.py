@@ -29,6 +29,9 @@ class Evidence:
     """Current value of the claim's process."""
     e_harm: float
     e_futility: float
+    e_charged: float
+    """The claim's e-value with the augmented arm's surplus of infrastructure failures as losses;
+    the one that must reach 1/α, and that false-discovery control is about."""
     all_pass: float
     """Share of the pairs with full marks in both arms, in [0, 1]; 0 without pairs."""
     all_fail: float
@@ -47,6 +50,7 @@ class Evidence:
             "e_value": self.e_value,
             "e_harm": self.e_harm,
             "e_futility": self.e_futility,
+            "e_charged": self.e_charged,
             "mde": self.mde,
             "all_pass": self.all_pass,
             "all_fail": self.all_fail,
@@ -59,7 +63,7 @@ def weigh(
     stakes: FloatArray,
     *,
     voids: Iterable[Void],
-    e_values: tuple[float, float, float],
+    e_values: Sequence[float],
     alpha: float,
 ) -> Evidence:
     """Put the numbers of some pairs together.
@@ -69,14 +73,15 @@ def weigh(
         stakes: What was bet: the difference of each pair, or the mean of each family, shape
             (m,), 0 ≤ m ≤ n. Lift, interval and MDE are of these.
         voids: What infrastructure failures took away.
-        e_values: Current values of the processes for claim, harm and futility.
+        e_values: Current values of the processes for claim, harm, futility and charged claim, in
+            this order.
         alpha: Error rate at which the MDE is computed.
     """
     dropped = {"base": 0, "augmented": 0}
     for void in voids:
         for arm in void.arms:
             dropped[arm] = dropped.get(arm, 0) + 1
-    claim, harm, futility = e_values
+    claim, harm, futility, charged = e_values
     return Evidence(
         table=tabulate(pairs, dropped),
         lift=float(stakes.mean()) if stakes.size else None,
@@ -84,6 +89,7 @@ def weigh(
         e_value=claim,
         e_harm=harm,
         e_futility=futility,
+        e_charged=charged,
         all_pass=_share(pairs, 1.0),
         all_fail=_share(pairs, 0.0),
         truncated={

@@ -176,9 +176,8 @@ def decide(
         e_values=_last(course, bets),
         alpha=rules.alpha,
     )
-    charged = float(course.charged[bets - 1]) if bets else 1.0
     decision, findings = end.decision, examine(pairs, evidence, basis)
-    reasons = [_because(decision, evidence, charged, rules, basis)]
+    reasons = [_because(decision, evidence, rules, basis)]
     withheld = decision is Decision.PROBATION and any(f.withholds for f in findings)
     for finding in findings:
         prefix = "verdict withheld: " if withheld and finding.withholds else ""
@@ -195,18 +194,13 @@ def decide(
     )
 
 
-def _last(course: Course, bets: int) -> tuple[float, float, float]:
-    """Return the values of claim, harm and futility after so many bets; 1 before the first."""
-    if not bets:
-        return 1.0, 1.0, 1.0
-    paths = (course.claim, course.harm, course.futility)
-    claim, harm, futility = (float(path[bets - 1]) for path in paths)
-    return claim, harm, futility
+def _last(course: Course, bets: int) -> list[float]:
+    """Return claim, harm, futility and charged claim after so many bets; 1 before the first."""
+    paths = (course.claim, course.harm, course.futility, course.charged)
+    return [float(path[bets - 1]) if bets else 1.0 for path in paths]
 
 
-def _because(
-    decision: Decision, evidence: Evidence, charged: float, rules: GateRules, basis: Basis
-) -> str:
+def _because(decision: Decision, evidence: Evidence, rules: GateRules, basis: Basis) -> str:
     claim, harm, pairs = evidence.e_value, evidence.e_harm, evidence.table.pairs
     match decision:
         case Decision.PROBATION:
@@ -223,7 +217,7 @@ def _because(
             )
     if claim >= 1 / rules.alpha:
         return (
-            f"evidence for {basis.value} is {claim:.3g}, but {charged:.3g}, short of "
+            f"evidence for {basis.value} is {claim:.3g}, but {evidence.e_charged:.3g}, short of "
             f"1/{rules.alpha:g}, with the augmented arm's surplus of infrastructure failures as "
             "losses"
         )

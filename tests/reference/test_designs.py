@@ -9,6 +9,7 @@ import scipy.special
 import scipy.stats
 
 from skillforge.core.halving import sequential_halving
+from skillforge.core.intervals import bca_interval, betting_interval
 from skillforge.core.multiplicity import bonferroni_threshold, e_bh, spending_alpha
 from skillforge.core.paired_tests import mcnemar_exact, sign_flip_test
 from skillforge.core.power import mde, pairs_needed, power_of, sequential_mde, sequential_pairs
@@ -198,3 +199,32 @@ def test_sign_flip_by_sampling_against_enumeration():
     exact = np.mean(signs @ d >= d.sum() - 1e-12)
 
     assert sign_flip_test(d, rng=np.random.default_rng(69)) == pytest.approx(exact, abs=0.01)
+
+
+def test_bca_against_all_resamples():
+    """With six tasks the interval is that of all 46,656 resamples by Efron's formulas."""
+    d = np.array([0.5, 0.25, -0.25, 1.0, 0.0, 0.75])
+    draws = np.array(list(itertools.product(range(6), repeat=6)))
+    means = np.sort(d[draws].mean(axis=1))
+    below = (np.mean(means < d.mean() - 1e-12) + np.mean(means <= d.mean() + 1e-12)) / 2
+    z0 = scipy.stats.norm.ppf(below)
+    left_out = (d.sum() - d) / 5
+    u = left_out.mean() - left_out
+    a = (u**3).sum() / (6 * (u**2).sum() ** 1.5)
+    z = z0 + scipy.stats.norm.ppf([0.025, 0.975])
+    levels = scipy.stats.norm.cdf(z0 + z / (1 - a * z))
+    low, high = np.quantile(means, levels)
+
+    found = bca_interval(d, np.random.default_rng(70), resamples=50_000)
+    assert found == pytest.approx((low, high), abs=0.03)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.5])
+def test_the_betting_interval_covers_exactly(alpha):
+    """Over all outcomes of six pairs the interval misses the mean with probability α at most."""
+    outcomes = np.array(list(itertools.product([1.0, -1.0, 0.0], repeat=6)))
+    limits = np.array([betting_interval(row, alpha) for row in outcomes])
+    for gain, loss in [(0.4, 0.1), (0.2, 0.2), (0.05, 0.6), (0.5, 0.5)]:
+        shares = np.select([outcomes == 1, outcomes == -1], [gain, loss], 1 - gain - loss)
+        missed = (limits[:, 0] > gain - loss + 1e-9) | (limits[:, 1] < gain - loss - 1e-9)
+        assert shares.prod(axis=1) @ missed <= alpha

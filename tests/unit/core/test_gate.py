@@ -405,7 +405,7 @@ def test_the_result_as_json():
     assert set(data["confirm"]) == {
         *("pairs", "gains", "regressions", "residual", "retained", "dropped"),
         *("lift", "lift_interval", "e_value", "e_harm", "e_futility", "mde"),
-        *("all_pass", "all_fail", "truncated"),
+        *("e_charged", "all_pass", "all_fail", "truncated"),
     }
     assert (data["decision"], data["basis"]) == ("insufficient_evidence", "lift")
 

@@ -51,6 +51,7 @@ def test_surplus_failures_of_the_augmented_arm_are_held_against_it() -> None:
 
     assert short.evidence.e_value > 20
     assert short.decision is Decision.INSUFFICIENT_EVIDENCE
+    assert short.evidence.e_charged < 20
     assert "surplus of infrastructure failures as losses" in short.reasons[0]
     assert enough.decision is Decision.PROBATION
 
