@@ -4,7 +4,9 @@ A task (or, with inference over families, a family) is one bet on the paired dif
 no bet. But if the augmented arm fails more often for infrastructure reasons than the base arm, its
 surplus is held against it: beside the claim's process runs a *charged* one in which these tasks
 count as lost, and that one must reach 1/α. A skill that crashes the tasks it would lose gains
-nothing by it, and an even rate of failures costs a few tasks at most.
+nothing by it, and an even rate of failures costs a few tasks at most. Exact where the base arm
+never fails; where the host takes tasks from both arms there is some room to hide (worst case
+simulated at α = .05: .057 if it takes one task in twenty, .087 if one in ten).
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ def _because(decision: Decision, evidence: Evidence, rules: GateRules, basis: Ba
             "losses"
         )
     short = f"evidence for {basis.value} is {claim:.3g}, short of 1/{rules.alpha:g}"
-    if basis is Basis.LIFT and 0 < pairs < rules.fewest_tasks:
+    if basis is Basis.LIFT and not rules.finite_pool and 0 < pairs < rules.fewest_tasks:
         return f"{short}, which takes {rules.fewest_tasks} straight wins; {pairs} pairs cannot"
     return short
 
