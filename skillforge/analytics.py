@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from skillforge.core.course import run_course
 from skillforge.core.events import Event
-from skillforge.core.gate import GateState, Registration, bet, start
+from skillforge.core.gate import Registration, find_stop
 from skillforge.core.library import LibraryState, suggest
 from skillforge.core.records import ROLLOUTS, read_rollout, registered_outcomes
 from skillforge.core.rollout import Pair, Void
@@ -237,28 +238,27 @@ def _about(ledger: Ledger, candidate: str) -> list[Event]:
 
 def _running(outcomes: Sequence[Pair | Void], registration: Registration) -> Iterator[Any]:
     """Yield a row per outcome up to the verdict; a void moves no process."""
-    rules = registration.rules
-    state: GateState = start(rules, registration.basis)
-    for position, outcome in enumerate(outcomes, start=1):
-        if state.verdict is not None:
-            return
-        row: dict[str, Any] = {"position": position, "task": outcome.task, "outcome": "void"}
-        if isinstance(outcome, Pair):
-            state = bet(state, rules, outcome.difference, enough=registration.enough)
-            row |= {
-                "family": outcome.family,
-                "base": outcome.base,
-                "augmented": outcome.augmented,
-                "difference": outcome.difference,
-                "outcome": outcome.outcome.value,
+    rules, basis, position = registration.rules, registration.basis, 0
+    course = run_course(outcomes, rules, basis, blocks=registration.blocks, pool=registration.pool)
+    for bet in range(find_stop(course, rules, basis, registration.enough).bets):
+        for outcome in outcomes[position : course.used[bet]]:
+            position += 1
+            row: dict[str, Any] = {"position": position, "task": outcome.task, "outcome": "void"}
+            if isinstance(outcome, Pair):
+                row |= {
+                    "family": outcome.family,
+                    "base": outcome.base,
+                    "augmented": outcome.augmented,
+                    "difference": outcome.difference,
+                    "outcome": outcome.outcome.value,
+                }
+            yield row | {
+                "e_value": float(course.claim[bet]),
+                "e_harm": float(course.harm[bet]),
+                "e_futility": float(course.futility[bet]),
+                "proven_at": 1 / rules.alpha,
+                "harm_at": 1 / rules.harm_stop,
             }
-        yield row | {
-            "e_value": state.claim.value,
-            "e_harm": state.harm.value,
-            "e_futility": state.futility.value,
-            "proven_at": 1 / rules.alpha,
-            "harm_at": 1 / rules.harm_stop,
-        }
 
 
 def spend_frame(ledger: Ledger) -> pl.DataFrame:

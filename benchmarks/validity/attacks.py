@@ -30,7 +30,8 @@ from skillforge.core.gate import (
     decide,
     promote,
 )
-from skillforge.core.library import LibraryState, fold
+from skillforge.core.library import LibraryState
+from skillforge.core.library_fold import fold
 from skillforge.core.multiplicity import betting_limit
 from skillforge.core.rollout import Pair, pair_up
 from skillforge.core.splits import check_splits

@@ -114,6 +114,7 @@ class GateSection(_Section):
     max_tasks: int = Field(200, ge=1)
     replicates: int = Field(1, ge=1)
     inference: Literal["tasks", "families"] = "tasks"
+    finite_pool: bool = False
 
 
 class RetrievalSection(_Section):

@@ -70,7 +70,9 @@ class Engine:
     @property
     def rules(self) -> GateRules:
         """The gate's rules as the project sets them."""
-        return GateRules(**self.session.project.settings.gate.model_dump())
+        settings = self.session.project.settings
+        fixed = settings.model.deterministic and self.suite.worker.temperature == 0
+        return GateRules(**settings.gate.model_dump(), deterministic=fixed)
 
     @property
     def evolve_settings(self) -> EvolveSettings:

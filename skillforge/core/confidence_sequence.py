@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 
 from skillforge.core._checks import FloatArray, as_differences, check_share
 
-_GRID = 33
+_GRID = 9
 """Candidate means examined in one round of the search for a limit."""
-_ROUNDS = 4
-"""Rounds of that search; each narrows the bracket 32-fold, in the end to 1e-6."""
+_ROUNDS = 7
+"""Rounds of that search; each narrows the bracket 8-fold, in the end to 5e-7."""
 
 
 def betting_interval(differences: ArrayLike, alpha: float = 0.05) -> tuple[float, float]:
@@ -43,7 +43,7 @@ def betting_interval(differences: ArrayLike, alpha: float = 0.05) -> tuple[float
     Raises:
         StatisticsError: There is no difference, or one is outside [-1, 1].
 
-    Complexity: O(n), about 260 n logarithms.
+    Complexity: O(n), about 110 n logarithms.
 
     Source: Waudby-Smith and Ramdas (2020, 2024), arXiv:2010.09686, theorem 3.
 
@@ -83,9 +83,9 @@ def _lower_limit(x: FloatArray, stakes: FloatArray, alpha: float, *, running: bo
     low, high = 0.0, 1.0
     for _ in range(_ROUNDS):
         means = np.linspace(low, high, _GRID)[1:]
-        bets = np.minimum(stakes[:, None], 0.5 / means) * (x[:, None] - means)
-        wealth = np.cumsum(np.log1p(bets), axis=0)
-        excluded = (wealth.max(axis=0) if running else wealth[-1]) >= ruined
+        bets = np.minimum(stakes, 0.5 / means[:, None]) * (x - means[:, None])
+        wealth = np.cumsum(np.log1p(bets), axis=1)
+        excluded = (wealth.max(axis=1) if running else wealth[:, -1]) >= ruined
         first_kept = int(np.argmin(excluded))  # the last mean, 1 or the last `high`, is always kept
         low = low if first_kept == 0 else float(means[first_kept - 1])
         high = float(means[first_kept])

@@ -40,6 +40,7 @@ BET_RANGE: tuple[float, float] = (-1.0, 2.0)
 """The range of a bet: below -1 wealth could turn negative; 2 is a difference plus a full margin."""
 
 _LOG_CAP = 709.0
+E_CAP = math.exp(_LOG_CAP)
 """Values stay below e^709, about 8e307, so that they remain finite; a lower E is still valid."""
 
 Difference = TypeVar("Difference", float, FloatArray)
@@ -181,23 +182,6 @@ class EProcess:
         grown = tuple(wealth + math.log1p(stake * x) for stake, wealth in pairs)
         return type(self)(lambdas=self.lambdas, log_wealths=grown)
 
-    def path(self, bets: FloatArray) -> Path:
-        """Return the processes after each of some bets; the same as betting one at a time.
-
-        Args:
-            bets: Bets in [-1, 2] in their order, shape (n,), n ≥ 0.
-
-        Raises:
-            StatisticsError: A bet is NaN or outside [-1, 2].
-        """
-        _check_range(bets, *BET_RANGE, what="bets")
-        # Few bets differ, and libm's logarithm makes the sums those of `bet`, bit by bit.
-        distinct, which = np.unique(bets, return_inverse=True)
-        logs = [[math.log1p(stake * x) for x in distinct.tolist()] for stake in self.lambdas]
-        steps = np.array(logs).reshape(len(self.lambdas), -1)[:, which]
-        start = np.array(self.log_wealths)[:, None]
-        return Path(lambdas=self.lambdas, log_wealths=np.cumsum(np.hstack([start, steps]), axis=1))
-
     @property
     def log_value(self) -> float:
         """Natural logarithm of `value`, without its cap."""
@@ -211,40 +195,20 @@ class EProcess:
         return math.exp(min(self.log_value, _LOG_CAP))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Path:
-    """A process before its first bet and after each of n bets."""
-
-    lambdas: tuple[float, ...]
-    log_wealths: FloatArray
-    """Shape (stakes, n + 1)."""
-
-    def at(self, bets: int) -> EProcess:
-        """Return the process after a number of bets, in [0, n]."""
-        wealths = tuple(self.log_wealths[:, bets].tolist())
-        return EProcess(lambdas=self.lambdas, log_wealths=wealths)
-
-    @property
-    def values(self) -> FloatArray:
-        """The e-values, shape (n + 1,), each capped at e^709."""
-        return _mixture(self.log_wealths)
-
-
-def _mixture(log_wealths: FloatArray) -> FloatArray:
-    """Return the mean wealth over the stakes, which are the first axis, capped at e^709."""
-    top = log_wealths.max(axis=0)
-    total = np.exp(log_wealths - top).sum(axis=0)
-    capped = np.minimum(top + np.log(total / len(log_wealths)), _LOG_CAP)
-    return np.asarray(np.exp(capped), dtype=np.float64)
-
-
-def e_process(bets: ArrayLike, lambdas: tuple[float, ...] = DEFAULT_LAMBDAS) -> FloatArray:
+def e_process(
+    bets: ArrayLike,
+    lambdas: tuple[float, ...] = DEFAULT_LAMBDAS,
+    *,
+    losses: ArrayLike | None = None,
+) -> FloatArray:
     """Compute the running values of the mixture e-process.
 
     Args:
         bets: Bets in [-1, 2], one per task in the order fixed beforehand, shape (n,); or
             (paths, n) for many independent processes. Paired differences are lift bets.
         lambdas: Stakes, each strictly between 0 and 1.
+        losses: Lost bets (-1) to add to what each value stands on, numbers ≥ 0 in the shape of
+            `bets`: what the values would be if so many tasks more had been lost by then.
 
     Returns:
         E_1 … E_n along the last axis, in the shape of `bets`; each capped at e^709.
@@ -264,16 +228,26 @@ def e_process(bets: ArrayLike, lambdas: tuple[float, ...] = DEFAULT_LAMBDAS) -> 
             "before the first pair use EProcess.start(), whose value is 1"
         )
     _check_range(array, *BET_RANGE, what="bets")
-    return _mixture(np.array([np.cumsum(np.log1p(stake * array), axis=-1) for stake in lambdas]))
+    extra = np.zeros(1) if losses is None else as_floats(losses, what="losses")
+    log_wealths = [
+        np.cumsum(np.log1p(stake * array), axis=-1) + extra * math.log1p(-stake)
+        for stake in lambdas
+    ]
+    top = np.maximum.reduce(log_wealths)
+    total = np.zeros_like(top)
+    for log_wealth in log_wealths:
+        total += np.exp(log_wealth - top)
+    capped = np.minimum(top + np.log(total / len(lambdas)), _LOG_CAP)
+    return np.asarray(np.exp(capped), dtype=np.float64)
 
 
 def _check_range(
     x: float | FloatArray, low: float = -1.0, high: float = 1.0, *, what: str = "difference"
 ) -> None:
-    if isinstance(x, float | int):
+    if isinstance(x, float):  # numpy on scalars would cost ten times the bet itself
         inside = low <= x <= high
     else:
-        inside = bool(np.all((x >= low) & (x <= high)))
+        inside = bool(np.all((x >= np.float64(low)) & (x <= np.float64(high))))
     if not inside:
         shown = x if np.ndim(x) == 0 else "an array with values outside"
         raise StatisticsError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,15 @@ class Evidence:
     """Current value of the claim's process."""
     e_harm: float
     e_futility: float
+    e_charged: float
+    """The claim's e-value with the augmented arm's surplus of infrastructure failures as losses;
+    the one that must reach 1/α, and that false-discovery control is about."""
+    all_pass: float
+    """Share of the pairs with full marks in both arms, in [0, 1]; 0 without pairs."""
+    all_fail: float
+    """Share of the pairs with a score of 0 in both arms."""
+    truncated: Mapping[str, int] = field(hash=False)
+    """Tasks with an answer cut at the token limit, by arm."""
     mde: float | None
     """Lift that this many pairs find with power .8 at α; None with too few pairs to find any."""
 
@@ -41,7 +50,11 @@ class Evidence:
             "e_value": self.e_value,
             "e_harm": self.e_harm,
             "e_futility": self.e_futility,
+            "e_charged": self.e_charged,
             "mde": self.mde,
+            "all_pass": self.all_pass,
+            "all_fail": self.all_fail,
+            "truncated": dict(self.truncated),
         }
 
 
@@ -50,7 +63,7 @@ def weigh(
     stakes: FloatArray,
     *,
     voids: Iterable[Void],
-    e_values: tuple[float, float, float],
+    e_values: Sequence[float],
     alpha: float,
 ) -> Evidence:
     """Put the numbers of some pairs together.
@@ -60,28 +73,37 @@ def weigh(
         stakes: What was bet: the difference of each pair, or the mean of each family, shape
             (m,), 0 ≤ m ≤ n. Lift, interval and MDE are of these.
         voids: What infrastructure failures took away.
-        e_values: Current values of the processes for claim, harm and futility.
+        e_values: Current values of the processes for claim, harm, futility and charged claim, in
+            this order.
         alpha: Error rate at which the MDE is computed.
     """
     dropped = {"base": 0, "augmented": 0}
     for void in voids:
-        dropped[void.arm] = dropped.get(void.arm, 0) + 1
-    claim, harm, futility = e_values
+        for arm in void.arms:
+            dropped[arm] = dropped.get(arm, 0) + 1
+    claim, harm, futility, charged = e_values
     return Evidence(
         table=tabulate(pairs, dropped),
-        lift=float(stakes.mean()) if len(stakes) else None,
-        lift_interval=betting_interval(stakes, alpha=0.05) if len(stakes) >= 2 else None,
+        lift=float(stakes.mean()) if stakes.size else None,
+        lift_interval=betting_interval(stakes, alpha=0.05) if stakes.size >= 2 else None,
         e_value=claim,
         e_harm=harm,
         e_futility=futility,
+        e_charged=charged,
+        all_pass=_share(pairs, 1.0),
+        all_fail=_share(pairs, 0.0),
+        truncated={
+            arm: sum(1 for pair in pairs if pair.truncated[i] > 0)
+            for i, arm in enumerate(("base", "augmented"))
+        },
         mde=_detectable(stakes, alpha),
     )
 
 
-def constant_score(pairs: Sequence[Pair]) -> float | None:
-    """Return the score that all pairs have in both arms, if there is one."""
-    scores = {score for pair in pairs for score in (pair.base, pair.augmented)}
-    return scores.pop() if len(scores) == 1 else None
+def _share(pairs: Sequence[Pair], score: float) -> float:
+    """Return the share of the pairs that have this score in both arms."""
+    count = sum(1 for pair in pairs if pair.base == score == pair.augmented)
+    return count / len(pairs) if pairs else 0.0
 
 
 def _detectable(differences: FloatArray, alpha: float) -> float | None:

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from skillforge.core._checks import FloatArray, as_floats, check_share
 from skillforge.core.eprocess import futility_bet
@@ -56,7 +57,7 @@ class FutilityProcess:
     squares: float = 0.0
     """Sum of d² over the tasks so far."""
 
-    def bet(self, d: float) -> FutilityProcess:
+    def bet(self, d: float) -> Self:
         """Return the process after one more task.
 
         Args:
@@ -65,52 +66,20 @@ class FutilityProcess:
         Raises:
             StatisticsError: The difference or the effect is outside its range.
         """
-        return self.path(np.array([d])).at(1)
-
-    def path(self, d: FloatArray) -> FutilityPath:
-        """Return the process after each of some more tasks; the same as betting one at a time.
-
-        Args:
-            d: Paired differences in [-1, 1] in their order, shape (n,), n ≥ 0.
-
-        Raises:
-            StatisticsError: A difference or the effect is outside its range.
-        """
         won = futility_bet(d, self.min_effect)
-        squares = np.cumsum(np.concatenate([[self.squares], d * d]))
-        tasks = self.tasks + np.arange(len(d) + 1)
-        stakes = _stakes(squares[:-1], tasks[:-1], self.min_effect)
-        steps = np.concatenate([[self.log_wealth], np.log1p(stakes * won)])
-        return FutilityPath(start=self, log_wealths=np.cumsum(steps), tasks=tasks, squares=squares)
+        noise = (PRIOR_TASKS * PRIOR_NOISE + self.squares) / (PRIOR_TASKS + self.tasks)
+        stake = min(MAX_STAKE, self.min_effect / (noise + self.min_effect**2))
+        return replace(
+            self,
+            log_wealth=self.log_wealth + math.log1p(stake * won),
+            tasks=self.tasks + 1,
+            squares=self.squares + d * d,
+        )
 
     @property
     def value(self) -> float:
         """The e-value against "the lift is at least min_effect", capped at e^709."""
         return math.exp(min(self.log_wealth, _LOG_CAP))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FutilityPath:
-    """A process before its next task and after each of n tasks; arrays of shape (n + 1,)."""
-
-    start: FutilityProcess
-    log_wealths: FloatArray
-    tasks: NDArray[np.int64]
-    squares: FloatArray
-
-    def at(self, tasks: int) -> FutilityProcess:
-        """Return the process after a number of tasks, in [0, n]."""
-        return replace(
-            self.start,
-            log_wealth=float(self.log_wealths[tasks]),
-            tasks=int(self.tasks[tasks]),
-            squares=float(self.squares[tasks]),
-        )
-
-    @property
-    def values(self) -> FloatArray:
-        """The e-values, each capped at e^709."""
-        return np.asarray(np.exp(np.minimum(self.log_wealths, _LOG_CAP)), dtype=np.float64)
 
 
 def futility_process(d: ArrayLike, min_effect: float) -> FloatArray:
@@ -140,12 +109,7 @@ def futility_process(d: ArrayLike, min_effect: float) -> FloatArray:
     squares = np.square(array)
     before = np.cumsum(squares, axis=-1) - squares
     tasks = np.arange(array.shape[-1])
-    stakes = _stakes(before, tasks, min_effect)
+    noise = (PRIOR_TASKS * PRIOR_NOISE + before) / (PRIOR_TASKS + tasks)
+    stakes = np.minimum(MAX_STAKE, min_effect / (noise + min_effect**2))
     log_wealth = np.cumsum(np.log1p(stakes * futility_bet(array, min_effect)), axis=-1)
     return np.asarray(np.exp(np.minimum(log_wealth, _LOG_CAP)), dtype=np.float64)
-
-
-def _stakes(squares: FloatArray, tasks: NDArray[np.int64], min_effect: float) -> FloatArray:
-    """Return the stake of each next task from the sum of d² over the tasks before it."""
-    noise = (PRIOR_TASKS * PRIOR_NOISE + squares) / (PRIOR_TASKS + tasks)
-    return np.minimum(MAX_STAKE, min_effect / (noise + min_effect**2))

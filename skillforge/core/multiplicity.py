@@ -13,6 +13,8 @@ import math
 from collections.abc import Sequence
 from typing import SupportsIndex
 
+import numpy as np
+
 from skillforge.core._checks import check_count, check_share
 from skillforge.errors import StatisticsError
 
@@ -53,20 +55,21 @@ def e_bh(e_values: Sequence[float], fdr: float, m: SupportsIndex | None = None) 
     ()
     """
     check_share("fdr", fdr)
-    for e in e_values:
-        _check_e_value(e)
+    values = np.asarray(e_values, dtype=np.float64)
+    wrong = np.flatnonzero(~(values >= 0.0))
+    if wrong.size:
+        _check_e_value(float(values[wrong[0]]), f"e-value {wrong[0]}")
     family = len(e_values) if m is None else check_count("m", m)
     if family < len(e_values):
         raise StatisticsError(
             f"m: got {family} for {len(e_values)} e-values, expected at least as many; "
             "m counts every candidate that was ever started in the cohort"
         )
-    descending = sorted(e_values, reverse=True)
-    passing = [k for k, e in enumerate(descending, start=1) if k * e >= family / fdr]
-    if not passing:
+    descending = np.sort(values)[::-1]
+    passing = np.flatnonzero(np.arange(1, values.size + 1) * descending >= family / fdr)
+    if not passing.size:
         return ()
-    cut = descending[passing[-1] - 1]
-    return tuple(i for i, e in enumerate(e_values) if e >= cut)
+    return tuple(np.flatnonzero(values >= descending[passing[-1]]).tolist())
 
 
 def bonferroni_threshold(alpha: float, m: SupportsIndex) -> float:
@@ -219,10 +222,10 @@ def p_to_e_mixture(p: float) -> float:
     return (math.expm1(depth) - depth) / depth**2
 
 
-def _check_e_value(e: float) -> float:
+def _check_e_value(e: float, what: str = "e-value") -> float:
     if not e >= 0.0:
         raise StatisticsError(
-            f"e-value: got {e!r}, expected a number of at least 0; "
+            f"{what}: got {e!r}, expected a number of at least 0; "
             "a candidate without measured pairs has e = 1"
         )
     return e

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from skillforge.core.digest import json_digest, sha256
+from skillforge.errors import StatisticsError
 
 Arm = Literal["base", "augmented", "none", "description", "full", "raw"]
 
@@ -159,7 +160,12 @@ class Void:
 
     task: str
     arm: str
-    """The arm that failed."""
+    """The arm that failed, or ``both``."""
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms that failed, one or two."""
+        return ("base", "augmented") if self.arm == "both" else (self.arm,)
 
 
 class Outcome(StrEnum):
@@ -181,6 +187,21 @@ class Pair:
     """Mean score of the base arm, in [0, 1]."""
     augmented: float
     """Mean score of the augmented arm, in [0, 1]."""
+    truncated: tuple[float, float] = (0.0, 0.0)
+    """Share of the answers cut at the token limit, base and augmented, each in [0, 1]."""
+    seconds: tuple[float, float] = (0.0, 0.0)
+    """Mean seconds inside the model, base and augmented."""
+    wavering: bool = False
+    """Whether the verifier scored one and the same answer differently."""
+
+    def __post_init__(self) -> None:
+        """Refuse a score that is none.
+
+        Raises:
+            StatisticsError: A score is NaN or outside [0, 1].
+        """
+        for arm, score in (("base", self.base), ("augmented", self.augmented)):
+            _check_score(score, f"task {self.task!r}, {arm} arm")
 
     @property
     def difference(self) -> float:
@@ -250,22 +271,104 @@ def pair_up(
     Stops at the first task of which one of the arms has not finished all replicates: evidence is
     read along the completed prefix only. A task on which any rollout failed for infrastructure
     reasons is void.
+
+    Args:
+        tasks: Task ids, each once.
+        base: Rollouts of the base arm by task id.
+        augmented: Rollouts of the augmented arm by task id.
+        replicates: Rollouts of each task and arm that make it complete, at least 1.
+
+    Raises:
+        StatisticsError: A task stands twice in the order, has more rollouts in one arm than in the
+            other or the same replicate twice, or a score is NaN or outside [0, 1]; the message
+            names the task.
     """
     joined: list[Pair | Void] = []
-    for task in tasks:
+    order = tuple(tasks)
+    refuse_repeats(order)
+    for task in order:
         left, right = base.get(task, []), augmented.get(task, [])
         if min(len(left), len(right)) < replicates:
             break
-        failed = [r.arm for r in [*left, *right] if r.score is None]
+        _check_replicates(task, left, right)
+        failed = [
+            name
+            for name, arm in (("base", left), ("augmented", right))
+            if any(r.score is None for r in arm)
+        ]
         if failed:
-            joined.append(Void(task=task, arm=failed[0]))
-            continue
-        joined.append(
-            Pair(task=task, family=left[0].family, base=_mean(left), augmented=_mean(right))
-        )
+            joined.append(Void(task=task, arm=failed[0] if len(failed) == 1 else "both"))
+        else:
+            joined.append(_pair(task, left, right))
     return joined
 
 
-def _mean(rollouts: list[Rollout]) -> float:
+def refuse_repeats(tasks: Sequence[str]) -> None:
+    """Refuse an order in which a task stands twice: it would count as two pieces of evidence.
+
+    Raises:
+        StatisticsError: One does; the message names it and both places, counted from 1.
+    """
+    if len(set(tasks)) == len(tasks):
+        return
+    first: dict[str, int] = {}
+    for place, task in enumerate(tasks, start=1):
+        if first.setdefault(task, place) != place:
+            raise StatisticsError(
+                f"task {task!r} stands at places {first[task]} and {place} of the order, expected "
+                "once: each task is one piece of evidence; remove one of them"
+            )
+
+
+def _pair(task: str, left: Sequence[Rollout], right: Sequence[Rollout]) -> Pair:
+    arms = (left, right)
+    truncated = [sum(r.finish_reason == "length" for r in arm) / len(arm) for arm in arms]
+    seconds = [sum(r.seconds for r in arm) / len(arm) for arm in arms]
+    return Pair(
+        task=task,
+        family=left[0].family,
+        base=_mean(left),
+        augmented=_mean(right),
+        truncated=(truncated[0], truncated[1]),
+        seconds=(seconds[0], seconds[1]),
+        wavering=any(map(_wavers, arms)),
+    )
+
+
+def _check_replicates(task: str, left: Sequence[Rollout], right: Sequence[Rollout]) -> None:
+    if len(left) != len(right):
+        raise StatisticsError(
+            f"task {task!r} has {len(left)} base and {len(right)} augmented rollouts, expected as "
+            "many in both arms; run the missing replicates, or leave the task out"
+        )
+    for name, arm in (("base", left), ("augmented", right)):
+        numbers = [r.replicate for r in arm]
+        if len(set(numbers)) < len(numbers):
+            raise StatisticsError(
+                f"task {task!r}, {name} arm: replicates {numbers}, expected each number once; "
+                "one rollout must not count twice"
+            )
+        for rollout in arm:
+            if rollout.score is not None:
+                _check_score(
+                    rollout.score, f"task {task!r}, {name} arm, replicate {rollout.replicate}"
+                )
+
+
+def _check_score(score: float, where: str) -> None:
+    if not 0.0 <= score <= 1.0:
+        raise StatisticsError(
+            f"{where}: score {score!r}, expected a number within [0, 1]; scores are fractions, and "
+            "an attempt that could not be scored is a failure"
+        )
+
+
+def _wavers(arm: Sequence[Rollout]) -> bool:
+    """Whether two rollouts of one arm hold the same words and different scores."""
+    scores: dict[str, float | None] = {}
+    return any(scores.setdefault(r.output_blob, r.score) != r.score for r in arm)
+
+
+def _mean(rollouts: Sequence[Rollout]) -> float:
     scores = [r.score for r in rollouts if r.score is not None]
     return sum(scores) / len(scores)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -64,12 +64,18 @@ def assign_splits(
         The split of each task id.
 
     Raises:
-        SuiteError: The fractions are negative or do not sum to 1.
+        SuiteError: The fractions are negative or do not sum to 1, or a task is listed twice.
 
     >>> sorted(assign_splits({"f": ["a", "b"]}, {Split.CONFIRM: 1.0}).items())
     [('a', <Split.CONFIRM: 'confirm'>), ('b', <Split.CONFIRM: 'confirm'>)]
     """
     check_fractions(fractions)
+    for id_, count in Counter(id_ for ids in tasks_by_family.values() for id_ in ids).items():
+        if count > 1:
+            raise SuiteError(
+                f"task {id_!r} is listed {count} times, expected once: it could be dealt into two "
+                "splits; give each task its own id"
+            )
     if by == "family" and len(tasks_by_family) >= MIN_FAMILIES:
         units: Mapping[str, Sequence[str]] = tasks_by_family
     else:
@@ -194,12 +200,20 @@ def check_splits(tasks: Iterable[Task], *, by: SplitBy = "task") -> tuple[str, .
         tasks: The tasks of one suite.
         by: ``"family"`` also asks that, within each skill, no family stands in two splits.
     """
+    ids: dict[str, list[Task]] = defaultdict(list)
     inputs: dict[str, list[Task]] = defaultdict(list)
     families: dict[tuple[str, str], list[Task]] = defaultdict(list)
     for task in tasks:
+        ids[task.id].append(task)
         inputs[normalise_input(task.input)].append(task)
         families[task.skill or "", task.family].append(task)
     problems = [
+        f"task {id_!r} stands in {_splits(group)} splits ({', '.join(_names(group))}), expected "
+        "one; give each task its own id"
+        for id_, group in ids.items()
+        if _splits(group) > 1
+    ]
+    problems += [
         f"tasks {_places(group)} have the same input but stand in different splits; "
         "remove all but one, or put them into one split"
         for group in inputs.values()

@@ -220,4 +220,5 @@ def _audit_registration(
         enough=1 / rules.harm_retire,
         lineage=lineage,
         blocks=blocks,
+        pool=len(fresh),
     )

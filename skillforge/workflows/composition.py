@@ -210,6 +210,7 @@ class Composer:
             enough=1 / alpha,
             lineage=LINEAGE,
             blocks=blocks,
+            pool=len(tasks),
         )
 
 

@@ -76,6 +76,7 @@ def read_result(ledger: Ledger, run: str, registration: Registration) -> GateRes
         registration.basis,
         enough=registration.enough,
         blocks=registration.blocks,
+        pool=registration.pool,
     )
     return result if used is None else replace(result, final=True)
 

@@ -94,7 +94,8 @@ async def evaluate(
     half = len(base_cells)
     arms = {"base": rollouts[:half], "augmented": rollouts[half:]}
     joined = contrast.outcomes(chosen, arms["base"], arms["augmented"])
-    result = decide(joined, rules, Basis.LIFT, enough=float("inf"), stop=False)
+    pool = len(suite.select(skill=skill, split=Split.CONFIRM))
+    result = decide(joined, rules, Basis.LIFT, enough=float("inf"), stop=False, pool=pool)
     pairs = [o for o in joined if isinstance(o, Pair)]
     table = result.evidence.table
     return Evaluation(

@@ -253,13 +253,19 @@ class Evolver:
                     "spent for these proposers: add tasks to its confirm split"
                 )
             order = betting_order(fresh, self.rules, self.bench.seed, salt_of(base.name), 2)
-            new = [self._registration(base, candidate, *order) for candidate in missing]
+            new = [self._registration(base, c, *order, pool=len(fresh)) for c in missing]
             register(self.bench, new)
             known |= {registration.candidate: registration for registration in new}
         return [known[candidate.id] for candidate in candidates]
 
     def _registration(
-        self, base: Package, candidate: Candidate, order: tuple[str, ...], blocks: tuple[int, ...]
+        self,
+        base: Package,
+        candidate: Candidate,
+        order: tuple[str, ...],
+        blocks: tuple[int, ...],
+        *,
+        pool: int,
     ) -> Registration:
         assert candidate.package is not None
         return Registration(
@@ -273,6 +279,7 @@ class Evolver:
             enough=betting_limit(max(self.cohort_size, 1), self.rules.fdr),
             lineage=_lineage(base, candidate),
             blocks=blocks,
+            pool=pool,
         )
 
     def _cost(self, candidate: Candidate, purpose: str) -> float:

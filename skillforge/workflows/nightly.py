@@ -282,7 +282,7 @@ def open_cohort(ledger: Ledger) -> tuple[list[CohortMember], dict[str, tuple[str
             evidence[data["candidate"]] = CohortMember(
                 candidate=data["candidate"],
                 decision=Decision(data["decision"]),
-                e_value=data["confirm"]["e_value"],
+                e_value=data["confirm"]["e_charged"],
             )
     standing = set(staged.values())
     return [_member(name, evidence.get(name), name in standing) for name in started], started

@@ -310,6 +310,12 @@ def test_a_bad_variable_is_named(processes, root):
     refused(done, 1, "SKILLFORGE_GATE_ALPHA", "'much'")
 
 
+def test_a_finite_pool_needs_a_deterministic_worker(processes, root):
+    """Betting without replacement is refused before a rollout, with the settings it needs."""
+    done = processes.run(*EVAL, cwd=root, env={"SKILLFORGE_GATE_FINITE_POOL": "true"})
+    refused(done, 1, "finite_pool", "not declared deterministic", "temperature = 0")
+
+
 def test_a_library_folder_that_is_gone_is_named(processes, root):
     """A project whose library is missing says which folder, and touches nothing."""
     (root / "skills").rename(root / "elsewhere")

@@ -75,7 +75,8 @@ def test_keys_are_equal_only_where_nothing_differs(worker, other, task, task2, r
     """Equal keys mean equal models, settings, templates, tasks, verifiers, skills and seeds.
 
     A key without temperature, token limit, schema, provider settings or the verifier's version
-    served old answers: openclaw/lobster#130, matt-house-e/accrue#39, lmms-eval#1217.
+    served old answers: openclaw/lobster#130, matt-house-e/accrue#39,
+    EvolvingLMMs-Lab/lmms-eval#1217 / #1118.
     """
     same = (
         worker.model.fingerprint == other.model.fingerprint

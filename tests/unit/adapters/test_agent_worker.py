@@ -247,7 +247,7 @@ def test_no_answer_at_all_is_the_agents_failure(endpoint):
 
 
 def test_a_cut_turn_marks_the_attempt(endpoint):
-    """``length`` anywhere in the loop is kept, whatever comes after it (olmo-eval#399)."""
+    """``length`` anywhere in the loop is kept, whatever follows it (allenai/olmo-eval#399)."""
     cut = ok("", finish_reason="length", calls=[("read_skill", '{"name": "or')])
 
     attempt, _ = run(endpoint, [cut, ok("done")], ORDERS)

@@ -224,7 +224,7 @@ def test_the_bundled_list_knows_prices():
 
 @pytest.mark.parametrize("name", ["local/smollm2", "local/other.gguf", "ollama/llama3.2:1b"])
 def test_a_model_on_ones_own_machine_costs_nothing(name):
-    """Neither litellm's list nor a stated price makes a local model dear (OpenHands#9158)."""
+    """No list and no stated price makes a local model dear (OpenHands/OpenHands#9158)."""
     assert LitellmModel(name).cost_bound(REQUEST) == 0.0
     assert LitellmModel("local/smollm2", prices=PRICES).cost_bound(REQUEST) == 0.0
 

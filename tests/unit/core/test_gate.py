@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from skillforge.core.course import run_course
 from skillforge.core.digest import canonical_json
 from skillforge.core.gate import (
     Basis,
@@ -13,13 +14,11 @@ from skillforge.core.gate import (
     GateRules,
     Registration,
     basis_of,
-    bet,
     decide,
     promote,
-    start,
 )
 from skillforge.core.rollout import Pair, Void
-from skillforge.errors import ConfigError, StatisticsError
+from skillforge.errors import ConfigError
 
 RULES = GateRules()
 LIFT, REMOVAL = Basis.LIFT, Basis.NON_INFERIORITY
@@ -126,8 +125,8 @@ def test_a_stricter_alpha_needs_more():
 
 def test_graded_differences_are_bet_as_they_are():
     """A difference of 0.5 multiplies each wealth by 1 + λ/2."""
-    pair = Pair(task="t", family="f", base=0.25, augmented=0.75)
-    result = decide([pair] * 3, RULES, LIFT, enough=NEVER)
+    pairs = [Pair(task=f"t{i}", family="f", base=0.25, augmented=0.75) for i in range(3)]
+    result = decide(pairs, RULES, LIFT, enough=NEVER)
 
     assert result.evidence.e_value == pytest.approx((1.1**3 + 1.2**3 + 1.3**3 + 1.4**3) / 4)
     assert result.evidence.lift == 0.5
@@ -294,23 +293,15 @@ def test_a_prefix_gives_the_same_result_when_it_is_asked_again():
         assert canonical_json(once.to_json()) == canonical_json(twice.to_json())
 
 
-def test_bets_one_by_one_are_the_decision():
-    """`bet` folded over the differences gives what `decide` gives."""
-    state = start(RULES, LIFT)
-    for difference in (1, 1, 0, 1, -1, 1):
-        state = bet(state, RULES, difference, enough=NEVER)
-    result = judge("wwpwlw")
-
-    assert state.decision is result.decision
-    assert state.claim.value == result.evidence.e_value
-    assert state.harm.value == result.evidence.e_harm
-    assert state.futility.value == result.evidence.e_futility
-
-
-def test_a_difference_outside_the_range_is_refused():
-    """A score in points instead of fractions is an error, not a bet."""
-    with pytest.raises(StatisticsError, match="fractions"):
-        bet(start(RULES, LIFT), RULES, 25.0, enough=NEVER)
+def test_every_look_is_the_decision_on_its_prefix():
+    """The course along the order holds after each task what deciding on that prefix gives."""
+    text = "wwpwabalwwfwaw"
+    course = run_course(outcomes(text), RULES, LIFT)
+    for used in range(1, len(text) + 1):
+        evidence = judge(text[:used]).evidence
+        assert course.claim[used - 1] == evidence.e_value
+        assert course.harm[used - 1] == evidence.e_harm
+        assert course.futility[used - 1] == evidence.e_futility
 
 
 # --- Withheld verdicts --------------------------------------------------------------------------
@@ -417,6 +408,7 @@ def test_the_result_as_json():
     assert set(data["confirm"]) == {
         *("pairs", "gains", "regressions", "residual", "retained", "dropped"),
         *("lift", "lift_interval", "e_value", "e_harm", "e_futility", "mde"),
+        *("e_charged", "all_pass", "all_fail", "truncated"),
     }
     assert (data["decision"], data["basis"]) == ("insufficient_evidence", "lift")
 

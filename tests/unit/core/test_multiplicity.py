@@ -130,3 +130,9 @@ def test_mixture_is_smooth_at_one():
     left, right = p_to_e_mixture(math.exp(-0.00099999)), p_to_e_mixture(math.exp(-0.00100001))
 
     assert left == pytest.approx(right, rel=1e-8)
+
+
+def test_a_bad_e_value_is_named_by_its_place():
+    """Among many candidates the one without a number is named."""
+    with pytest.raises(StatisticsError, match="e-value 2: got nan"):
+        e_bh([1.0, 2.0, float("nan"), 3.0], 0.10)

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from skillforge.core.power import mde, pairs_needed, sequential_pairs
+from skillforge.core.power import (
+    mde,
+    pairs_needed,
+    power_of,
+    sequential_mde,
+    sequential_pairs,
+)
 from skillforge.errors import StatisticsError
 
 
@@ -98,3 +104,23 @@ def test_sure_wins_take_seven_pairs():
     found = sequential_pairs(1.0, 1.0, rng=np.random.default_rng(0))
 
     assert (found.median, found.p80, found.mean) == (7, 7, 7.0)
+
+
+def test_power_grows_with_pairs_and_effect():
+    """More pairs and larger lifts are found more often; sure wins are found or not."""
+    assert power_of(50, 0.1, 0.2) < power_of(200, 0.1, 0.2) < power_of(200, 0.15, 0.2)
+    assert (power_of(2, 1.0, 1.0), power_of(3, 1.0, 1.0)) == (0.0, 1.0)
+    with pytest.raises(StatisticsError, match="n: got 1"):
+        power_of(1, 0.1, 0.2)
+    with pytest.raises(StatisticsError, match="effect"):
+        power_of(100, 0.3, 0.2)
+
+
+def test_the_sequential_mde_refuses_what_the_fixed_one_refuses():
+    """Too few pairs and shares outside their range are errors; what is not found is None."""
+    rng = np.random.default_rng(0)
+    with pytest.raises(StatisticsError, match="n: got 1"):
+        sequential_mde(1, 0.2, rng=rng)
+    with pytest.raises(StatisticsError, match="discordance"):
+        sequential_mde(100, 0.0, rng=rng)
+    assert sequential_mde(20, 0.1, rng=rng, simulations=200) is None

@@ -183,3 +183,17 @@ def test_own_plan_reports_tasks_without_split() -> None:
 
     assert set(plan.splits.values()) == {Split.SEALED}
     assert [id_ for id_, _ in plan.problems] == ["0-0"]
+
+
+def test_a_task_that_is_listed_twice_cannot_be_dealt() -> None:
+    """The same id in two families could land in two splits; it is named instead."""
+    with pytest.raises(SuiteError, match="task 'a' is listed 2 times"):
+        assign_splits({"f": ["a", "b"], "g": ["a"]}, HALVES)
+
+
+def test_one_id_in_two_splits_is_named() -> None:
+    """Two tasks of one id in different splits are a leak, whatever their inputs say."""
+    tasks = [task("a"), task("a", text="another", split=Split.PROPOSE)]
+    (problem,) = check_splits(tasks)
+
+    assert problem.startswith("task 'a' stands in 2 splits (propose, confirm), expected one")

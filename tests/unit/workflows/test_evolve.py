@@ -255,3 +255,25 @@ def test_a_run_that_only_stages_writes_nothing_to_the_folder(tmp_path):
     assert staged.base == report.base == world.library.read("ask").version
     assert asyncio.run(evolver(world, worker).evolve("ask")).adopted == staged.version
     assert world.library.read("ask").version == staged.version
+
+
+@pytest.mark.parametrize("split", [Split.PROPOSE, Split.SCREEN, Split.CONFIRM])
+def test_an_empty_split_is_an_error(tmp_path, split):
+    """Without tasks to diagnose, choose or confirm on, the error names the split and the skill."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    tasks = suite(["ask"])
+    tasks = replace(tasks, tasks=tuple(t for t in tasks.tasks if t.split != split))
+    with pytest.raises(SuiteError, match=f"has no {split.value} tasks for ask"):
+        asyncio.run(evolver(world, PlantedWorker(base=0.3), tasks=tasks).evolve("ask"))
+
+
+def test_a_finite_pool_is_registered_with_all_fresh_tasks(tmp_path):
+    """Betting without replacement names the pool that the order was drawn from, and replays."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    rules = GateRules(max_tasks=40, finite_pool=True, deterministic=True)
+    asyncio.run(evolver(world, PlantedWorker(base=0.2, examples=0.6), rules=rules).evolve("ask"))
+
+    registered = [e.data for e in world.ledger.events(kinds=("gate.registered",))]
+    assert registered
+    assert all((r["pool"], len(r["order"])) == (120, 40) for r in registered)
+    assert replay(world.ledger).problems == ()

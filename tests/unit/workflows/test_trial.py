@@ -132,7 +132,7 @@ def test_a_run_that_goes_on_draws_what_it_would_have_drawn(world):
 def test_replicates_are_independent(world):
     """Each has a key and a seed of its own, so that none is answered by another one's answer.
 
-    Report: stanfordnlp/dspy#8745.
+    Report: stanfordnlp/dspy#8745 / #8747.
     """
     worker = Recording()
     rollouts, _ = run(world, worker, cells(6, replicates=5))
