@@ -10,6 +10,7 @@ from skillforge.core.library import require_served
 from skillforge.core.task import Split, Task
 from skillforge.errors import SuiteError
 from skillforge.workflows.audit import UnitAudit, audit_units, audited_units
+from skillforge.workflows.calibrate import Calibration, calibrate, last_calibration
 from skillforge.workflows.candidates import SkillReport
 from skillforge.workflows.contrast import freeze_context, salt_of, spread
 from skillforge.workflows.evaluate import Evaluation, evaluate
@@ -57,6 +58,26 @@ def _warn_of_replicates(engine: Engine, replicates: int) -> None:
         )
 
 
+async def calibrate_worker(engine: Engine, *, tasks: int) -> tuple[Calibration, Spent]:
+    """Run a worker against itself on a suite, as one run.
+
+    Raises:
+        SuiteError: The suite has no tasks in its propose and screen splits.
+        BudgetSpent: A cap was reached; the run stays open, and asking again goes on with it.
+        InfraError: The model cannot be reached; asking again goes on with the run.
+    """
+    run = engine.open("calibrate", {"tasks": tasks})
+    skills = engine.session.curator.served()
+    found = await calibrate(engine.bench(run), engine.suite, skills, engine.rules, tasks=tasks)
+    return found, engine.close(run)
+
+
+def calibration(engine: Engine) -> Mapping[str, Any] | None:
+    """Return how often this worker flips on this suite, if it was ever calibrated."""
+    found = last_calibration(engine.session.ledger, engine.suite, engine.worker.fingerprint)
+    return None if found is None else {n: found[n] for n in ("flip_rate", "flip_interval", "pairs")}
+
+
 async def evolve_skill(engine: Engine, skill: str) -> tuple[SkillReport, Spent]:
     """Try to make one skill better, as one run; a spent budget ends it with what there is.
 
@@ -66,6 +87,7 @@ async def evolve_skill(engine: Engine, skill: str) -> tuple[SkillReport, Spent]:
         InfraError: The model cannot be reached; asking again goes on with the run.
     """
     require_served(engine.session.curator.state, skill)
+    _warn_of_replicates(engine, engine.rules.replicates)
     run = engine.open("evolve", {"skill": skill})
     evolver = engine.evolver(run, cohort_size=engine.evolve_settings.max_confirm)
     report = await evolver.evolve(skill)
@@ -134,6 +156,7 @@ async def run_night(engine: Engine, order: list[str]) -> tuple[NightReport, Spen
         InfraError: The model cannot be reached; asking again goes on with the run.
     """
     session, settings = engine.session, engine.session.project.settings.nightly
+    _warn_of_replicates(engine, engine.rules.replicates)
     run = engine.open("nightly", {"skills": order})
     cohort_size = len(order) * engine.evolve_settings.max_confirm
     night = Nightly(

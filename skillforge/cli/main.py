@@ -30,6 +30,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evolve": ("runs", "Try to make one skill better."),
     "nightly": ("runs", "Evolve the library under a budget; audit, retire, promote."),
     "audit": ("runs", "Measure what parts are worth by leaving them out."),
+    "calibrate": ("studies", "Measure how often a worker disagrees with itself (A/A)."),
+    "power": ("studies", "Plan a study: the pairs that an effect needs."),
     "search": ("retrieval", "Find the skills nearest in meaning to a query."),
     "cluster": ("retrieval", "Group close skills and name near-duplicates."),
     "export": ("packs", "Export the served skills with the evidence beside each."),

@@ -65,14 +65,17 @@ def eval_(
         rollouts = 2 * min(tasks, available) * replicates
         expected = _estimate(engine, [skill], rollouts, rollouts)
         if paying.dry_run:
-            return _show_estimate(expected, as_json)
+            return show_estimate(expected, as_json)
         job = partial(jobs.evaluate_skill, skill=skill, tasks=tasks, replicates=replicates)
         measured, spend = drive(with_fallback(engine, job))
+        known = jobs.calibration(engine)
     totals = {"cost_usd": spend["usd"], "tokens": spend["tokens"], "seconds": spend["seconds"]}
     data = measured.to_json() | totals | {"estimate": expected, "spend": spend}
+    data["calibration"] = known
 
     def show(data: Mapping[str, Any]) -> None:
         tables.evaluation(data)
+        click.echo(tables.calibration_line(data["calibration"]))
         click.echo(tables.spend_line(data))
 
     emit(data, as_json, show)
@@ -102,7 +105,7 @@ def evolve(
         require_served(session.curator.state, skill)
         expected = _estimate(engine, [skill], *_evolve_range(engine))
         if paying.dry_run:
-            return _show_estimate(expected, as_json)
+            return show_estimate(expected, as_json)
         report, spend = drive(with_fallback(engine, partial(jobs.evolve_skill, skill=skill)))
     data = report.to_json() | {"estimate": expected, "spend": spend}
     if report.stopped_by and not any(c["confirm"] for c in data["candidates"]):
@@ -157,7 +160,7 @@ def run_night(engine: Engine, order: list[str]) -> Report:
 
 def show_night_estimate(engine: Engine, order: list[str], as_json: bool) -> int:
     """Print what one night would cost; nothing is spent."""
-    return _show_estimate(_estimate_night(engine, order), as_json)
+    return show_estimate(_estimate_night(engine, order), as_json)
 
 
 def _estimate_night(engine: Engine, order: list[str]) -> Report:
@@ -235,7 +238,7 @@ def units(
         anchors = len(jobs.audit_anchors(engine, skill, tasks))
         expected = _estimate(engine, [skill], 2 * anchors, 20 * anchors)
         if paying.dry_run:
-            return _show_estimate(expected, as_json)
+            return show_estimate(expected, as_json)
         job = partial(jobs.audit_skill_units, skill=skill, tasks=tasks)
         found, spend = drive(with_fallback(engine, job))
     data = {
@@ -278,7 +281,8 @@ def _estimate(engine: Engine, skills: list[str], low: int, high: int) -> Report:
     return estimate(engine.worker, tasks, [longest], fewest=low, most=high).to_json()
 
 
-def _show_estimate(expected: Report, as_json: bool) -> int:
+def show_estimate(expected: Report, as_json: bool) -> int:
+    """Print what a run would cost; nothing is spent."""
     line = f"{tables.estimate_line(expected)}; nothing was spent"
     emit({"dry_run": True, **expected}, as_json, lambda _: click.echo(line))
     return EXIT_OK

@@ -137,6 +137,17 @@ def _shares(truncated: Mapping[str, float | None]) -> str:
     return ", ".join(f"{arm} {'-' if s is None else f'{s:.0%}'}" for arm, s in truncated.items())
 
 
+def calibration_line(calibration: Mapping[str, Any] | None) -> str:
+    """Say how often the worker disagrees with itself, or that nobody has measured it."""
+    if calibration is None or calibration["flip_rate"] is None:
+        return "A/A: never measured; `skillforge calibrate` does"
+    low, high = calibration["flip_interval"]
+    return (
+        f"A/A: {calibration['flip_rate']:.0%} of {calibration['pairs']} tasks flip between two "
+        f"equal arms [{low:.0%}, {high:.0%}]"
+    )
+
+
 def estimate_line(estimate: Mapping[str, Any]) -> str:
     """Say what was expected beforehand, as ranges."""
     (r0, r1), (t0, t1), (u0, u1) = (estimate[name] for name in ("rollouts", "tokens", "usd"))

@@ -1,0 +1,111 @@
+"""Commands that plan and check studies: `power` and `calibrate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from skillforge.cli import jobs
+from skillforge.cli.engine import Engine, drive, make_engine
+from skillforge.cli.fallback import with_fallback
+from skillforge.cli.options import (
+    EXIT_OK,
+    Paying,
+    emit,
+    json_option,
+    paying_options,
+    project_option,
+)
+from skillforge.cli.runs import show_estimate, suite_option
+from skillforge.cli.session import open_session
+from skillforge.report.tables import calibration_line, spend_line
+from skillforge.workflows.calibrate import calibration_tasks
+from skillforge.workflows.contrast import Report
+from skillforge.workflows.estimate import estimate
+
+
+@click.command("power")
+@click.option("--effect", type=float, required=True, help="Lift to find, such as 0.10.")
+@click.option("--discordance", type=float, required=True, help="Share of pairs that differ.")
+@click.option("--alpha", type=float, default=0.05, show_default=True, help="One-sided error rate.")
+@click.option("--power", "wanted", type=float, default=0.80, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@json_option
+def power(
+    effect: float, discordance: float, alpha: float, wanted: float, seed: int, as_json: bool
+) -> int:
+    """Plan a study: the pairs that an effect needs at a fixed size and with the gate."""
+    import numpy as np
+
+    from skillforge.core.power import mde, pairs_needed, sequential_pairs
+
+    fixed = pairs_needed(effect, discordance, alpha=alpha, power=wanted)
+    taken = sequential_pairs(
+        effect, discordance, alpha=alpha, power=wanted, rng=np.random.default_rng(seed)
+    )
+    data = {
+        "pairs": fixed,
+        "pairs_sequential": {
+            "median": taken.median,
+            "p80": taken.p80,
+            "mean": taken.mean,
+            "at_power": taken.at_power,
+        },
+        "mde": mde(fixed, discordance, alpha=alpha, power=wanted),
+        "alpha": alpha,
+        "power": wanted,
+        "effect": effect,
+        "discordance": discordance,
+    }
+
+    def show(data: Mapping[str, Any]) -> None:
+        click.echo(f"fixed size: {fixed} pairs find a lift of {effect:g} with power {wanted:g}")
+        click.echo(
+            f"the gate, looking after every pair: half of the runs by {taken.median}, 80 % by "
+            f"{taken.p80}, {taken.mean:.0f} on average"
+        )
+
+    emit(data, as_json, show)
+    return EXIT_OK
+
+
+@click.command("calibrate")
+@suite_option
+@click.option("--tasks", type=click.IntRange(1), default=40, show_default=True)
+@project_option
+@json_option
+@paying_options
+def calibrate(suite: str, tasks: int, project: Path | None, as_json: bool, paying: Paying) -> int:
+    """Measure how often a worker disagrees with itself on a suite (A/A); kept for later reports."""
+    with open_session(project, write=True) as session:
+        engine = make_engine(session, suite, paying)
+        expected = _estimate(engine, tasks)
+        if paying.dry_run:
+            return show_estimate(expected, as_json)
+        found, spend = drive(with_fallback(engine, partial(jobs.calibrate_worker, tasks=tasks)))
+    data = found.to_json() | {"estimate": expected, "spend": spend}
+
+    def show(data: Mapping[str, Any]) -> None:
+        click.echo(calibration_line(data))
+        for reason in data["reasons"]:
+            click.echo(f"    {data['decision']}: {reason}")
+        click.echo(spend_line(data))
+
+    emit(data, as_json, show)
+    return EXIT_OK
+
+
+def _estimate(engine: Engine, count: int) -> Report:
+    tasks = calibration_tasks(engine.suite, count, engine.paying.seed)
+    skills = engine.session.curator.served()
+    shown = [skills[task.skill] for task in tasks if task.skill in skills]
+    longest = [max(shown, key=lambda package: len(package.body))] if shown else []
+    rollouts = 2 * len(tasks)
+    return estimate(engine.worker, tasks, longest, fewest=rollouts, most=rollouts).to_json()
+
+
+COMMANDS = {"power": power, "calibrate": calibrate}
