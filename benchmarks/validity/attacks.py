@@ -349,7 +349,7 @@ ATTACKS = (
 
 def measure(quick: bool, seed: int) -> list[table.Row]:
     """Return one row per attack."""
-    runs, rows = 40 if quick else 250, []
+    runs, rows = 25 if quick else 250, []
     for number, attack in enumerate(ATTACKS):
         rng = np.random.default_rng([seed, number])
         plain = [bool(attack.open(rng)) for _ in range(runs)]
