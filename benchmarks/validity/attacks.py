@@ -2,8 +2,10 @@
 
 Every row is one attack on edits without effect. `open` is how often it succeeds where only the
 point of attack is left unguarded; `guarded` is how often it succeeds through the functions named in
-`guard`, called as the workflows call them; `refused` is how often these refuse outright. The
-level is α = .05 for what reaches probation and the false discovery rate .10 for what is promoted.
+`guard`, called as the workflows call them; `refused` is how often these refuse outright. Success is
+probation, with level α = .05; of many attempts by one author (level .10, the false discovery rate)
+it is probation of any where they are left open, and promotion from the cohort of them all behind
+the guard.
 
 The attacks reorder, rewind, select-K, re-propose and targeted tasks follow the list of Precedent's
 regression tests; replicate stuffing, failures on purpose, playing to the verifier and the winner's
@@ -140,7 +142,7 @@ def select(rng: np.random.Generator, *, all_count: bool, k: int = 10) -> bool:
 def repropose(rng: np.random.Generator, k: int = 10) -> bool:
     """Propose an edit k times on the same tasks, each time as if it were the first."""
     tasks = names(TASKS)
-    return any(promoted([closing(joined(tasks, tasks, *scores(rng, TASKS)), 1)]) for _ in range(k))
+    return any(accepted(joined(tasks, tasks, *scores(rng, TASKS))) for _ in range(k))
 
 
 def repropose_fresh(rng: np.random.Generator, k: int = 10) -> bool | None:
@@ -348,7 +350,7 @@ ATTACKS = (
 
 def measure(quick: bool, seed: int) -> list[table.Row]:
     """Return one row per attack."""
-    runs, rows = 40 if quick else 250, []
+    runs, rows = 25 if quick else 250, []
     for number, attack in enumerate(ATTACKS):
         rng = np.random.default_rng([seed, number])
         plain = [bool(attack.open(rng)) for _ in range(runs)]

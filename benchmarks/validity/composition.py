@@ -5,7 +5,7 @@ together: −15 points on the tasks that show them. The rule is that of
 `skillforge.workflows.composition`, taken from it: all edits are measured together, a joint loss is
 reduced by `core.minimal_set`, the t-th test of the night claims at `spending_alpha(t, .05)`, and a
 minimal set is rolled back only when it is proven. Only the contrast itself is simulated: fresh
-tasks at discordance .25 (the wider, the more edits differ), through the gate, in waves of 8.
+tasks at discordance .25, through the gate, in waves of 8.
 
 - `caught`: share of nights in which the joint loss was proven; `exact`: in which what was rolled
   back is planted pairs and nothing else, and none of them is left.
@@ -17,10 +17,12 @@ tasks at discordance .25 (the wider, the more edits differ), through the gate, i
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import table
+from rules import SELECTION
 from simulate import RULES, binary, gate, holds, in_waves, standard_error
 
 from skillforge.core.multiplicity import spending_alpha
@@ -29,7 +31,7 @@ from skillforge.workflows.composition import AcceptedEdit, Composer, Composition
 EDITS, LOSS, DISCORDANCE = 10, 0.15, 0.25
 LIFTS = np.array([0.0, 0.01] * 2 + [0.0] * 5 + [0.01])
 LONGEST = 600
-"""Most tasks of one test."""
+"""Most tasks of one test; the default of a project is 200."""
 PLANTED = {
     "nothing planted": (),
     "one pair": ((2, 7),),
@@ -45,10 +47,10 @@ class Night:
     pairs: tuple[tuple[int, ...], ...]
     """Edits that do harm together."""
     rng: np.random.Generator
+    longest: int
+    """Most tasks of one test."""
     spent: int = 0
     max_tests: int = 40
-    losses: list[float] = field(default_factory=list)
-    """True joint lift of every set that was tested."""
 
     check = Composer.check
     _reduce = Composer._reduce
@@ -63,66 +65,118 @@ class Night:
         """Bet that taking a set of edits back helps."""
         alpha = spending_alpha(len(report.tests) + 1, RULES.harm_retire)
         gain = -self.lift(edits)
-        d = binary(self.rng, gain, max(DISCORDANCE, abs(gain)), (1, LONGEST))
+        d = binary(self.rng, gain, max(DISCORDANCE, abs(gain)), (1, self.longest))
         verdicts = gate(d, replace(RULES, alpha=alpha), enough=1 / alpha)
-        self.spent += int(in_waves(np.minimum(verdicts.stopped, LONGEST), LONGEST)[0])
+        self.spent += int(in_waves(np.minimum(verdicts.stopped, self.longest), self.longest)[0])
         proven = bool(verdicts.reached_probation[0])
         report.tests.append({"skills": [edit.skill for edit in edits], "harmful": proven})
         return proven
 
 
-def edits() -> Edits:
-    """Return the edits of one night, named by number."""
-    return tuple(
-        AcceptedEdit(skill=str(i), parent="old", version="new", candidate=str(i))
-        for i in range(EDITS)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What one night rolled back."""
+
+    sets: tuple[Edits, ...]
+    unfounded: bool
+    """Whether a set without a joint loss was rolled back."""
+    tests: int
+    pairs: int
+
+
+def skillforge(night: Night, edits: Edits) -> Found:
+    """Run the check of a night."""
+    report = CompositionReport(edits=edits)
+    asyncio.run(night.check(report))
+    return Found(
+        sets=tuple(report.harmful),
+        unfounded=any(night.lift(found) >= 0 for found in report.harmful),
+        tests=len(report.tests),
+        pairs=night.spent,
     )
 
 
-def one_night(pairs: tuple[tuple[int, ...], ...], rng: np.random.Generator) -> dict[str, float]:
-    """Run the check once and hold what it rolled back against what was planted."""
+def latest_first(night: Night, edits: Edits) -> Found:
+    """Measure all on 40 tasks and take the latest back while they lose over 5 points.
+
+    SkillAdaptor's holistic validation, with its threshold for a regression.
+    """
+    left, tests, unfounded = edits, 0, False
+    while len(left) > 1:
+        tests += 1
+        lift = night.lift(left)
+        if binary(night.rng, lift, max(DISCORDANCE, abs(lift)), (1, SELECTION)).mean() >= -0.05:
+            break
+        unfounded |= lift >= 0
+        left = left[:-1]
+    back = edits[len(left) :]
+    sets = (back,) if back else ()
+    return Found(sets=sets, unfounded=unfounded, tests=tests, pairs=tests * SELECTION)
+
+
+RULES_OF_A_NIGHT: dict[str, tuple[Callable[[Night, Edits], Found], int]] = {
+    "skillforge": (skillforge, LONGEST),
+    "skillforge, max_tasks 200": (skillforge, RULES.max_tasks),
+    "latest first (SkillAdaptor)": (latest_first, SELECTION),
+}
+
+
+def one_night(
+    name: str, pairs: tuple[tuple[int, ...], ...], rng: np.random.Generator
+) -> dict[str, float]:
+    """Run a rule once and hold what it rolled back against what was planted."""
+    rule, longest = RULES_OF_A_NIGHT[name]
     # The planted pairs stand anywhere among the edits.
-    order = tuple(edits()[i] for i in rng.permutation(EDITS))
-    night, report = Night(pairs, rng), CompositionReport(edits=order)
-    asyncio.run(night.check(report))
-    named = [frozenset(int(edit.skill) for edit in found) for found in report.harmful]
+    edits = tuple(
+        AcceptedEdit(skill=str(i), parent="old", version="new", candidate=str(i))
+        for i in rng.permutation(EDITS)
+    )
+    found = rule(Night(pairs, rng, longest), edits)
+    named = {frozenset(int(edit.skill) for edit in back) for back in found.sets}
     planted = {frozenset(pair) for pair in pairs}
     back = frozenset[int]().union(*named)
     left = [pair for pair in planted if not pair & back]
     return {
         "caught": bool(planted) and bool(named),
-        "exact": bool(planted) and not left and set(named) <= planted,
+        "exact": bool(planted) and not left and named <= planted,
         "left": len(left) / max(len(planted), 1),
         "innocent": len(back.difference(*planted)),
-        "false": any(night.lift(found) >= 0 for found in report.harmful),
-        "tests": len(report.tests),
-        "pairs": night.spent,
+        "false": found.unfounded,
+        "tests": found.tests,
+        "pairs": found.pairs,
     }
 
 
-def measure(quick: bool, seed: int) -> list[table.Row]:
-    """Return one row per planted setting."""
-    nights, rows = 40 if quick else 400, []
+def simulate_nights(nights: int, seed: int, names: Sequence[str]) -> list[table.Row]:
+    """Return one row per planted setting and named rule, over so many nights."""
+    rows = []
     for number, (setting, pairs) in enumerate(PLANTED.items()):
-        rng = np.random.default_rng([seed, number])
-        found = [one_night(pairs, rng) for _ in range(nights)]
-        means = {name: float(np.mean([night[name] for night in found])) for name in found[0]}
-        rows.append(
-            {
-                "name": "skillforge",
-                "setting": setting,
-                **{name: round(means[name], 3) for name in means},
-                "exact_se": standard_error(means["exact"], nights),
-                "level": RULES.harm_retire,
-                "holds": holds(means["false"], RULES.harm_retire, nights),
-                "nights": nights,
-            }
-        )
+        for name in names:
+            rng = np.random.default_rng([seed, number])
+            found = [one_night(name, pairs, rng) for _ in range(nights)]
+            means = {key: float(np.mean([night[key] for night in found])) for key in found[0]}
+            rows.append(
+                {
+                    "name": name,
+                    "setting": setting,
+                    **{key: round(mean, 3) for key, mean in means.items()},
+                    "exact_se": standard_error(means["exact"], nights),
+                    "level": RULES.harm_retire,
+                    "holds": holds(means["false"], RULES.harm_retire, nights),
+                    "nights": nights,
+                }
+            )
     return rows
 
 
+def measure(quick: bool, seed: int) -> list[table.Row]:
+    """Return one row per planted setting and rule."""
+    return simulate_nights(40 if quick else 400, seed, tuple(RULES_OF_A_NIGHT))
+
+
 COLUMNS = (
-    "setting", "caught", "exact", "left", "innocent", "false", "level", "holds", "tests", "pairs",
+    "setting", "name", "caught", "exact", "left", "innocent", "false", "level", "holds", "tests",
+    "pairs",
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -25,8 +25,10 @@ from functools import lru_cache
 
 import numpy as np
 import table
+from rules import mcnemar
 from simulate import (
     RULES,
+    WAVE,
     BoolArray,
     FloatArray,
     IntArray,
@@ -53,7 +55,7 @@ class Runs:
     accepted: BoolArray
     pairs: IntArray
     """Valid pairs until the verdict."""
-    wave: int = 8
+    wave: int = WAVE
     """Pairs run together; 1 where their number is fixed beforehand."""
 
 
@@ -115,8 +117,6 @@ def obrien_fleming() -> float:
 
 def fixed(d: FloatArray, discordance: float) -> Runs:
     """Test once, by exact McNemar, at the fixed size."""
-    from rules import mcnemar
-
     n = fixed_size(discordance)
     return Runs(accepted=mcnemar(d[:, :n]), pairs=np.full(len(d), n), wave=1)
 

@@ -111,7 +111,14 @@ class Verdicts:
 def gate(
     d: FloatArray, rules: GateRules = RULES, *, enough: float = np.inf, rows: int = 1_000
 ) -> Verdicts:
-    """Apply the gate to differences of shape (edits, pairs); ``enough`` as in `core.gate.bet`."""
+    """Apply the gate to differences of shape (edits, pairs).
+
+    Args:
+        d: Paired differences in [-1, 1], in betting order.
+        rules: The registered rules.
+        enough: E-value at which an edit on probation needs no more pairs.
+        rows: Edits worked on at a time, to bound memory.
+    """
     parts = [_gate(d[i : i + rows], rules, enough) for i in range(0, len(d), rows)]
     names = ("claim", "proven", "stopped", "rejected")
     return Verdicts(**{n: np.concatenate([getattr(p, n) for p in parts]) for n in names})

@@ -135,7 +135,7 @@ def test_earlier_base_rollouts_stay_valid_and_save_pairs():
 def test_attacks_fail_behind_the_core(attack):
     """What works when left open fails, or is refused, through the core's own functions."""
     rng = np.random.default_rng(35)
-    runs = 15 if "10" in attack.name else 40  # those make ten decisions a run
+    runs = 15 if "10" in attack.name else 30  # those make ten decisions a run
     left_open = np.mean([bool(attack.open(rng)) for _ in range(runs)])
     guarded = np.mean([bool(attack.guarded(rng)) for _ in range(runs)])
 
@@ -148,21 +148,24 @@ def test_attacks_fail_behind_the_core(attack):
 
 def test_harmful_interactions_are_named():
     """A planted pair of edits is rolled back by name; without one nothing is, with rate .05."""
-    rows = {row["setting"]: row for row in composition.measure(True, 36)}
+    ours = {row["setting"]: row for row in composition.simulate_nights(30, 36, ["skillforge"])}
 
-    assert all(row["holds"] for row in rows.values())
-    assert rows["one pair"]["caught"] >= 0.8
-    assert rows["one pair"]["exact"] >= 0.6
-    assert rows["nothing planted"]["exact"] == 0
+    assert all(row["holds"] for row in ours.values())
+    assert ours["one pair"]["caught"] >= 0.8
+    assert ours["one pair"]["exact"] >= 0.6
+    assert ours["nothing planted"]["exact"] == 0
 
 
 def test_real_replicates_against_themselves():
-    """Split real trials promote with rate α at most, with mean E ≤ 1 and uniform p-values."""
+    """Split real trials promote with rate α at most, with mean E of 1 and uniform p-values."""
     rows = replicates.measure(True, 37)
     if not rows:
         pytest.skip("the shared corpus is not here")
-    for row in rows:
+    ours = [row for row in rows if row["name"] == "skillforge"]
+    assert len(ours) == 2
+    for row in ours:
         assert row["holds"]
+        assert row["mean_e"] <= 1 + 3 * row["mean_e_se"]
         assert row["ks_p"] > 0.001
         assert row["sign_flip"] <= 0.05 + 2 * simulate.standard_error(0.05, row["splits"])
 
