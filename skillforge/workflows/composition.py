@@ -33,6 +33,9 @@ from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.trial import Bench, Cell
 
 LINEAGE = "library/composition"
+HORIZON = 3
+"""How many times the tasks of a candidate's contrast a test here may use: its α is split further, and
+a test that ends undecided names a set larger than it need be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +199,9 @@ class Composer:
         self, number: int, with_: str, without: str, tasks: Sequence[Task]
     ) -> Registration:
         alpha = spending_alpha(number, self.rules.harm_retire)
+        rules = replace(self.rules, alpha=alpha, max_tasks=HORIZON * self.rules.max_tasks)
         order, blocks = contrast.betting_order(
-            tasks, self.rules, self.bench.seed, contrast.salt_of(LINEAGE), number, fewest=1
+            tasks, rules, self.bench.seed, contrast.salt_of(LINEAGE), number, fewest=1
         )
         return Registration(
             candidate=json_digest([self.bench.run, LINEAGE, number])[:12],
@@ -205,7 +209,7 @@ class Composer:
             base=with_,
             version=without,
             basis=Basis.LIFT,
-            rules=replace(self.rules, alpha=alpha),
+            rules=rules,
             order=order,
             enough=1 / alpha,
             lineage=LINEAGE,

@@ -140,10 +140,7 @@ def test_attacks_fail_behind_the_core(attack):
     guarded = np.mean([bool(attack.guarded(rng)) for _ in range(runs)])
 
     assert left_open > guarded
-    if attack.guard.startswith("decide withholds"):  # lowers the rate, does not hold it at alpha
-        assert guarded <= 0.6 * left_open
-    else:
-        assert simulate.holds(guarded, attack.level, runs)
+    assert simulate.holds(guarded, attack.level, runs)
 
 
 def test_harmful_interactions_are_named():

@@ -34,7 +34,7 @@ def composition(world, worker, lines, *, caps=None, run="night"):
     )
     composer = Composer(
         bench=world.bench(worker, caps=caps, run=run),
-        rules=GateRules(max_tasks=300),
+        rules=GateRules(max_tasks=100),
         tasks=tasks.select(split=Split.CONFIRM),
         library=old,
         edited=new,
