@@ -1,0 +1,330 @@
+"""One contract for every executor, and what holds where attempts are in other processes."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.errands import FragileWorker, make_errands, until
+from support.loopback import LoopbackServer
+from support.small_project import answer, event_counts, write_project
+from support.world import TickingClock
+
+from skillforge.adapters.executors import AsyncioExecutor
+from skillforge.adapters.ledger import SqliteLedger
+from skillforge.adapters.limited import LimitedPrograms
+from skillforge.adapters.ray_executor import RayExecutor
+from skillforge.adapters.verifiers import SuiteVerifier
+from skillforge.core.package import PackageFile
+from skillforge.core.rollout import FailureKind
+from skillforge.core.task import Code, Split, Task, VerifierSpec
+from skillforge.errors import BudgetSpent
+from skillforge.workflows.meter import Caps, Meter
+from skillforge.workflows.remote import Driver
+from skillforge.workflows.trial import Bench, Cell
+
+TESTS = Path(__file__).parents[1]
+QUIET = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
+pytestmark = [
+    # Ray closes neither its log files nor the handles of processes that it has ended.
+    pytest.mark.filterwarnings("ignore:unclosed file.*ray:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A real cluster on this machine, whose processes find the tests' support; its address."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import ray
+
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), before]))
+    started = ray.init(address="local", num_cpus=2, object_store_memory=80 << 20, **QUIET)
+    yield started.address_info["gcs_address"]
+    ray.shutdown()
+    os.environ.pop("PYTHONPATH")
+    if before is not None:
+        os.environ["PYTHONPATH"] = before
+
+
+@pytest.fixture(params=["asyncio", "ray"])
+def make(request):
+    """Makes executors of one kind with a limit, and ends what they have started."""
+    made = []
+
+    def make(limit):
+        executor = AsyncioExecutor(limit)
+        if request.param == "ray":
+            request.getfixturevalue("cluster")
+            executor = RayExecutor(executor, processes=2)
+            made.append(executor)
+        return executor
+
+    yield make
+    for executor in made:
+        executor.close()
+
+
+@pytest.fixture
+def errands(tmp_path):
+    """Attempts that end when they are told to."""
+    return make_errands(tmp_path)
+
+
+async def collect(executor, attempt, items, into):
+    """Append every result to a list as it comes."""
+    async for batch in executor.run(attempt, iter(items)):
+        into.extend(batch)
+
+
+async def end_one_by_one(errands, names, got):
+    """Let attempts end in an order, each after the one before has arrived."""
+    for name in names:
+        before = len(got)
+        errands.end(name)
+        await until(lambda before=before: len(got) > before)
+
+
+def test_results_come_in_order_of_completion(make, errands):
+    """What ends first is yielded first, with its place in the list of items."""
+
+    async def scene():
+        got = []
+        run = asyncio.create_task(collect(make(3), errands, ["a", "b", "c"], got))
+        await end_one_by_one(errands, "cab", got)
+        await run
+        return got
+
+    assert asyncio.run(scene()) == [(2, "C"), (0, "A"), (1, "B")]
+
+
+def test_an_item_is_pulled_when_there_is_room_for_it(make, errands):
+    """Never more than the limit are in flight, and the iterator is asked no earlier."""
+
+    async def scene():
+        pulled, got = [], []
+
+        def items():
+            for item in "abcd":
+                pulled.append(item)
+                yield item
+
+        run = asyncio.create_task(collect(make(2), errands, items(), got))
+        await until(lambda: errands.those("begun") == {"a", "b"})
+        assert pulled == ["a", "b"]
+        errands.end("b")
+        await until(lambda: "c" in errands.those("begun"))
+        assert pulled == ["a", "b", "c"]
+        errands.end("a", "c", "d")
+        await run
+        return got
+
+    assert sorted(asyncio.run(scene())) == [(0, "A"), (1, "B"), (2, "C"), (3, "D")]
+
+
+def test_an_error_lets_those_in_flight_land_and_is_raised_then(make, errands):
+    """After an error nothing new begins; what is under way is finished, and the error is itself."""
+
+    async def scene():
+        got = []
+        items = ["a", "bad", "c", "never"]
+        run = asyncio.create_task(collect(make(3), errands, items, got))
+        await until(lambda: len(errands.those("begun")) == 3)
+        errands.end("bad")
+        await end_one_by_one(errands, "ca", got)
+        with pytest.raises(ValueError, match="^bad$"):
+            await run
+        return got
+
+    assert asyncio.run(scene()) == [(2, "C"), (0, "A")]
+    assert "never" not in errands.those("begun")
+
+
+def test_an_error_of_the_iterator_lets_those_in_flight_land(make, errands):
+    """A budget that is spent between two items throws nothing away that is under way."""
+
+    async def scene():
+        got = []
+
+        def items():
+            yield from "ab"
+            raise BudgetSpent("spent")
+
+        run = asyncio.create_task(collect(make(3), errands, items(), got))
+        await end_one_by_one(errands, "ba", got)
+        with pytest.raises(BudgetSpent, match="spent"):
+            await run
+        return got
+
+    assert asyncio.run(scene()) == [(1, "B"), (0, "A")]
+
+
+def test_cancelled_once_it_lands_and_cancelled_twice_it_drops(make, errands):
+    """The first time what is in flight is finished and yielded; the second time it is stopped."""
+
+    async def scene():
+        got = []
+        run = asyncio.create_task(collect(make(2), errands, "abcd", got))
+        await until(lambda: errands.those("begun") == {"a", "b"})
+        run.cancel()
+        errands.end("b")
+        await until(lambda: got == [(1, "B")])
+        assert not run.done()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await until(lambda: errands.those("cancelled") == {"a"})
+
+    asyncio.run(scene())
+    assert errands.those("begun") == {"a", "b"}
+
+
+def cells(*texts):
+    """Return a cell for each task text."""
+    return [
+        Cell(
+            task=Task(
+                id=f"t/{i}",
+                family="f",
+                input=text,
+                expected="yes",
+                skill=None,
+                split=Split.CONFIRM,
+                verifier=VerifierSpec(kind="exact"),
+            ),
+            arm="base",
+            skills=(),
+            subject="",
+            purpose="eval",
+        )
+        for i, text in enumerate(texts)
+    ]
+
+
+def make_bench(ledger, worker, *, remote, caps=None, **more):
+    """Return a bench in this process, or one whose attempts are in two others; and its end."""
+    meter = Meter(caps=caps or Caps(), clock=TickingClock())
+    meter.start()
+    executor = AsyncioExecutor(4)
+    if remote:
+        driver = Driver(worker=worker, meter=meter)
+        executor = RayExecutor(executor, processes=2, driver=driver)
+    fixed = {"ledger": ledger, "worker": worker, "run": "run-1", "seed": 0, "meter": meter}
+    return Bench(executor=executor, **(fixed | more))
+
+
+def perform(folder, work, *, remote, **settings):
+    """Run cells on a ledger of their own; return rollouts, the bench and the ledger's events."""
+    folder.mkdir()
+    ledger = SqliteLedger(folder / "ledger.db")
+    bench = make_bench(ledger, FragileWorker(folder), remote=remote, **settings)
+    try:
+        rollouts = asyncio.run(bench.rollouts(work))
+        processes = [json.loads(ledger.get_blob(r.output_blob))["messages"] for r in rollouts]
+        return rollouts, bench, processes
+    finally:
+        if remote:
+            bench.executor.close()
+        ledger.close()
+
+
+def without_traces(rollouts):
+    """Return rollouts without the hash of what tells of their processes."""
+    return [replace(rollout, output_blob="") for rollout in rollouts]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_process_killed_in_the_middle_of_a_batch_changes_no_result(tmp_path):
+    """What it had in flight is tried again elsewhere, and all is as in the driver's process.
+
+    The seeds are part of the work; the driver alone has a ledger; the lost tries are paid for.
+    """
+    dying = cells(*["kill once" if i in (3, 11) else "live" for i in range(16)])
+    calm = [replace(c, task=replace(c.task, input="live")) for c in dying]
+
+    here, bench, _ = perform(tmp_path / "here", calm, remote=False)
+    calm_there, _, processes = perform(tmp_path / "calm", calm, remote=True)
+    assert without_traces(calm_there) == without_traces(here)
+    pids = {process["pid"] for (process,) in processes}
+    assert os.getpid() not in pids
+    assert len(pids) == 2
+    assert not any(process["ledger"] for (process,) in processes)
+
+    there, bench, _ = perform(tmp_path / "there", dying, remote=True)
+    assert {r.task: r.score is not None for r in there} == {c.task.id: True for c in dying}
+    living = {r.task: r for r in without_traces(here)} 
+    for rollout in without_traces(there):
+        if rollout.task not in ("t/3", "t/11"):
+            assert rollout == living[rollout.task]
+    assert bench.meter.spend.rollouts == 16
+    lost = bench.meter.spend.tokens - sum(r.prompt_tokens for r in there)
+    assert lost >= 2 * 100
+    assert lost % 100 == 0
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_task_that_always_kills_is_a_failure_of_its_own_alone(tmp_path):
+    """It voids its own pair, is no zero, and takes no other attempt with it."""
+    work = cells(*["kill always" if i == 2 else "live" for i in range(12)])
+
+    rollouts, bench, _ = perform(tmp_path / "run", work, remote=True)
+
+    lost = [r for r in rollouts if r.score is None]
+    assert [r.task for r in lost] == ["t/2"]
+    assert lost[0].failure.kind is FailureKind.INFRA
+    assert lost[0].failure.message.startswith("lost twice; the process that performed it was lost")
+    assert lost[0].prompt_tokens == 2 * 100
+    assert bench.meter.spend.tokens >= sum(r.prompt_tokens for r in rollouts)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_no_cap_is_passed_by_attempts_elsewhere(tmp_path):
+    """Each try reserves its bound, so that what is in flight and what was spent stay below."""
+    with pytest.raises(BudgetSpent, match="1,000 tokens"):
+        perform(tmp_path / "run", cells(*["live"] * 200), remote=True, caps=Caps(tokens=1000))
+
+    ledger = SqliteLedger(tmp_path / "run" / "ledger.db")
+    spent = [e.data["prompt_tokens"] for e in ledger.events(kinds=["rollout.finished"])]
+    ledger.close()
+    assert 900 - 50 <= sum(spent) <= 1000
+
+
+@pytest.mark.usefixtures("cluster")
+def test_code_that_scores_runs_limited_in_the_other_processes(tmp_path):
+    """A suite's verifier runs in its subprocess there as it does here."""
+    data = b"def score(output, expected, task):\n    return 0.25 if output == expected else 0.5\n"
+    code = Code(parts=(), folder=str(tmp_path), files={"v.py": PackageFile(data=data)}, digest="")
+    verifier = SuiteVerifier(programs=LimitedPrograms(), code=code)
+    spec = VerifierSpec(kind="python", options={"function": "v:score"})
+    work = [replace(c, task=replace(c.task, verifier=spec)) for c in cells(*["live"] * 4)]
+
+    here, _, _ = perform(tmp_path / "here", work, remote=False, verifier=verifier)
+    there, _, _ = perform(tmp_path / "there", work, remote=True, verifier=verifier)
+
+    assert {r.score for r in here} <= {0.25, 0.5}
+    assert without_traces(there) == without_traces(here)
+
+
+def test_a_command_at_an_address_leaves_the_cluster_standing(cluster, tmp_path):
+    """`eval --executor ray --address` uses what stands there, and ends nothing but its own."""
+    import ray
+
+    with LoopbackServer(answer) as server:
+        root = write_project(tmp_path / "project", server.url)
+        command = ("eval", "shout", "--suite", "small", "--tasks", "4", "--json")
+        done = subprocess.run(
+            [sys.executable, "-m", "skillforge", *command, "--executor", "ray", "--address", cluster],
+            cwd=root,
+            env=os.environ | {"OPENAI_API_KEY": "test"},
+            capture_output=True,
+            text=True,
+        )
+
+    assert done.returncode == 3, done.stderr
+    assert event_counts(root)["rollout.finished"] == 8
+    assert ray.is_initialized()
