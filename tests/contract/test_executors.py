@@ -135,7 +135,9 @@ def test_an_error_lets_those_in_flight_land_and_is_raised_then(make, errands):
         items = ["a", "bad", "c", "never"]
         run = asyncio.create_task(collect(make(3), errands, items, got))
         await until(lambda: len(errands.those("begun")) == 3)
+        lanes = len(asyncio.all_tasks())
         errands.end("bad")
+        await until(lambda: len(asyncio.all_tasks()) < lanes)  # the error has arrived
         await end_one_by_one(errands, "ca", got)
         with pytest.raises(ValueError, match="^bad$"):
             await run
@@ -257,7 +259,7 @@ def test_a_process_killed_in_the_middle_of_a_batch_changes_no_result(tmp_path):
 
     there, bench, _ = perform(tmp_path / "there", dying, remote=True)
     assert {r.task: r.score is not None for r in there} == {c.task.id: True for c in dying}
-    living = {r.task: r for r in without_traces(here)} 
+    living = {r.task: r for r in without_traces(here)}
     for rollout in without_traces(there):
         if rollout.task not in ("t/3", "t/11"):
             assert rollout == living[rollout.task]
@@ -318,7 +320,16 @@ def test_a_command_at_an_address_leaves_the_cluster_standing(cluster, tmp_path):
         root = write_project(tmp_path / "project", server.url)
         command = ("eval", "shout", "--suite", "small", "--tasks", "4", "--json")
         done = subprocess.run(
-            [sys.executable, "-m", "skillforge", *command, "--executor", "ray", "--address", cluster],
+            [
+                sys.executable,
+                "-m",
+                "skillforge",
+                *command,
+                "--executor",
+                "ray",
+                "--address",
+                cluster,
+            ],
             cwd=root,
             env=os.environ | {"OPENAI_API_KEY": "test"},
             capture_output=True,
