@@ -210,17 +210,17 @@ def _connect(ray: Any, address: str | None, processes: int) -> None:
     """Connect to a cluster, or start one without dashboard on this machine.
 
     Raises:
-        ConfigError: There is none at the address.
+        ConfigError: There is none at the address, or none can be started.
     """
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address is None:
-        own = {"num_cpus": processes, "object_store_memory": STORE, "include_dashboard": False}
-        ray.init(address="local", **own, **quiet)
-        return
+    own = {"num_cpus": processes, "object_store_memory": STORE, "include_dashboard": False}
+    settings = own if address is None else {}
     try:
-        ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **settings)
+    except (OSError, RuntimeError, ValueError) as error:
+        said = " ".join(str(error).split())[:300]
+        if address is None:
+            raise ConfigError(f"Ray cannot start on this machine: {said}") from error
         raise ConfigError(
-            f"no Ray cluster answers at {address!r} ({' '.join(str(error).split())[:200]}): start "
-            "one with `ray start --head`, or leave the address out to start one for the command"
+            f"no Ray cluster answers at {address!r} ({said}): start one with `ray start --head`, "
+            "or leave the address out to start one for the command"
         ) from error
