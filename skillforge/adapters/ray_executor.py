@@ -40,6 +40,8 @@ Result = TypeVar("Result")
 
 STORE = 256 << 20
 """Bytes of shared memory of a cluster that is started here; what is sent is small."""
+STARTS = 3
+"""Times that a cluster is started before it is given up."""
 
 
 class Send(Protocol):
@@ -119,7 +121,7 @@ class RayExecutor:
             opening.enter_context(redirect_stdout(sys.stderr))
             if not self._ray.is_initialized():
                 opening.callback(self._ray.shutdown)  # leaves alone what it has not started
-                _connect(self._ray, self._address, self._processes)
+                connect(self._address, self._processes)
             opening.callback(self._end_processes)
             self._hosts = [_Host(self._new_process()) for _ in range(self._processes)]
             self._open = opening.pop_all()
@@ -206,21 +208,35 @@ def _load_ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str | None, processes: int) -> None:
+def connect(address: str | None, processes: int) -> None:
     """Connect to a cluster, or start one without dashboard on this machine.
+
+    Ray gives a new node thirty seconds to come up, which a busy machine may need: it is started
+    anew then.
 
     Raises:
         ConfigError: There is none at the address, or none can be started.
     """
+    ray = _load_ray()
     own = {"num_cpus": processes, "object_store_memory": STORE, "include_dashboard": False}
     settings = own if address is None else {}
-    try:
-        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **settings)
-    except (OSError, RuntimeError, ValueError) as error:
-        said = " ".join(str(error).split())[:300]
-        if address is None:
-            raise ConfigError(f"Ray cannot start on this machine: {said}") from error
-        raise ConfigError(
-            f"no Ray cluster answers at {address!r} ({said}): start one with `ray start --head`, "
-            "or leave the address out to start one for the command"
-        ) from error
+    for left in reversed(range(1 if address else STARTS)):
+        try:
+            ray.init(
+                address or "local", log_to_driver=False, logging_level=logging.ERROR, **settings
+            )
+            return
+        except Exception as error:  # a node that comes too late raises just that
+            ray.shutdown()
+            if not left:
+                raise ConfigError(_not_connected(address, error)) from error
+
+
+def _not_connected(address: str | None, error: Exception) -> str:
+    said = " ".join(str(error).split())[:300]
+    if address is None:
+        return f"Ray cannot start on this machine: {said}"
+    return (
+        f"no Ray cluster answers at {address!r} ({said}): start one with `ray start --head`, or "
+        "leave the address out to start one for the command"
+    )

@@ -18,7 +18,7 @@ from support.world import TickingClock
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.adapters.limited import LimitedPrograms
-from skillforge.adapters.ray_executor import RayExecutor, only_send
+from skillforge.adapters.ray_executor import RayExecutor, connect, only_send
 from skillforge.adapters.verifiers import SuiteVerifier
 from skillforge.core.package import PackageFile
 from skillforge.core.rollout import FailureKind
@@ -31,7 +31,6 @@ from skillforge.workflows.trial import Bench, Cell
 
 LIMIT = 3
 TESTS = Path(__file__).parents[1]
-QUIET = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
 pytestmark = [
     # Ray closes neither its log files nor the handles of processes that it has ended.
     pytest.mark.filterwarnings("ignore:unclosed file.*ray:ResourceWarning"),
@@ -42,13 +41,12 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def cluster():
     """A real cluster on this machine, whose processes find the tests' support; its address."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
 
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), before]))
-    started = ray.init(address="local", num_cpus=2, object_store_memory=80 << 20, **QUIET)
-    yield started.address_info["gcs_address"]
+    connect(None, processes=2)
+    yield ray.get_runtime_context().gcs_address
     ray.shutdown()
     os.environ.pop("PYTHONPATH")
     if before is not None:
