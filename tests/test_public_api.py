@@ -67,6 +67,8 @@ LIMITS = {
     "seed",
     "model",
     "api_base",
+    "executor",
+    "address",
     "max_usd",
     "max_tokens",
     "max_rollouts",

@@ -9,6 +9,8 @@ Rows:
   results in memory; only where they are installed (``pip install '.[bench]'``).
 - ``skillforge 100 ms model``: a model behind a loopback socket that takes 100 ms, 64 in flight;
   ``ratio`` is the share of the ideal rate, 640 a second.
+- ``skillforge ray executor``: the instant worker in two processes of a Ray cluster on this machine,
+  started and warmed up before; ``overhead_ms`` is what a rollout costs beyond one in this process.
 - ``skillforge ledger of N rollouts``: skills with 1,000 base and 1,000 augmented rollouts each,
   payloads cut from real agent traces where they are at hand: rate, peak memory above the start,
   size of the payloads against their text, time to open the project's ledger, and time to read the
@@ -28,7 +30,8 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,7 @@ from skillforge.core.gate import Basis, GateRules, Registration
 from skillforge.core.package import Package, PackageFile
 from skillforge.core.rollout import Attempt
 from skillforge.core.task import Split, Task, VerifierSpec
+from skillforge.errors import ConfigError
 from skillforge.ports import Worker
 from skillforge.workflows.confirm import read_result, register
 from skillforge.workflows.contrast import Context, arm_cells
@@ -205,6 +209,33 @@ def instant(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
         else:
             ratio = len(tasks) / seconds / rate
             yield row(name, len(tasks), seconds, durable=False, ratio=ratio)
+
+
+def elsewhere(tasks: Sequence[Task], here: float) -> dict[str, Any]:
+    """Measure what it costs to perform attempts in other processes.
+
+    Args:
+        tasks: Run in both arms.
+        here: Seconds that a rollout takes in this process.
+    """
+    from skillforge.adapters.ray_executor import RayExecutor
+
+    name = "skillforge ray executor"
+    try:
+        executor = RayExecutor(AsyncioExecutor(IN_FLIGHT), processes=2)
+    except ConfigError as error:
+        return {"name": name, "skipped": str(error)}
+    with closing(executor), tempfile.TemporaryDirectory() as folder:
+        ledger = SqliteLedger(Path(folder) / "ledger.db")
+        bench = replace(make_bench(ledger, InstantWorker()), executor=executor)
+        starting = seconds_of(bench.rollouts(both_arms(tasks[:IN_FLIGHT], make_skill(1))))
+        cells = both_arms(tasks, make_skill(0))[2 * IN_FLIGHT :]
+        before = bench.meter.spend.rollouts
+        seconds = seconds_of(bench.rollouts(cells))
+        count = bench.meter.spend.rollouts - before
+        ledger.close()
+    overhead = 1000 * (seconds / count - here)
+    return row(name, count, seconds, durable=True, overhead_ms=overhead, start_seconds=starting)
 
 
 def dspy_seconds(tasks: Sequence[Task]) -> float:
@@ -395,6 +426,7 @@ def measure(quick: bool, rollouts: int | None, traces: Path) -> list[dict[str, A
     """Measure every row."""
     many, some, most = (3_000, 640, 20_000) if quick else (20_000, 3_200, 100_000)
     rows = list(instant(make_tasks(many)))
+    rows.append(elsewhere(make_tasks(some), 1 / rows[0]["rollouts_per_s"]))
     rows.append(latency(make_tasks(some)))
     rows.append(large(rollouts or most, traces))
     return rows

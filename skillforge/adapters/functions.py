@@ -7,6 +7,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import platform
 import re
 import sys
 import threading
@@ -46,7 +47,7 @@ class Function:
         return self.reference.partition(":")[2]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return load_function, (self.reference, self.folder, self.setting)
+        return _load_again, (self.reference, self.folder, self.setting, self.source)
 
 
 def load_function(reference: str, folder: Path, setting: str) -> Function:
@@ -81,6 +82,21 @@ def load_function(reference: str, folder: Path, setting: str) -> Function:
         call=_asynchronous(function),
         source=_source(module, folder.resolve()),
     )
+
+
+def _load_again(reference: str, folder: Path, setting: str, source: str) -> Function:
+    """Import a function in another process, which may be on another machine.
+
+    Raises:
+        ConfigError: Its code there is not the code that was trusted.
+    """
+    function = load_function(reference, folder, setting)
+    if function.source != source:
+        raise ConfigError(
+            f"[worker] {setting} {reference!r}: the code in {folder} on {platform.node()} differs "
+            "from the code that the command has loaded; make the folders equal"
+        )
+    return function
 
 
 def _import(name: str, folder: Path, what: str) -> ModuleType:

@@ -44,6 +44,11 @@ TEMPLATE = """\
 rollouts = 2000
 minutes = 60
 
+[executor]
+kind = "asyncio"  # "ray": attempts in processes of a Ray cluster
+# address = "10.0.0.1:6379"  # of a cluster that stands; left out, each command starts its own
+# processes = 8
+
 [gate]
 alpha = 0.05       # an edit without lift reaches probation no more often than this
 min_effect = 0.10  # smallest lift worth finding
@@ -99,6 +104,16 @@ class BudgetSection(_Section):
     tokens: int | None = Field(None, ge=0)
     rollouts: int | None = Field(None, ge=0)
     minutes: float | None = Field(None, ge=0)
+
+
+class ExecutorSection(_Section):
+    """Where attempts are performed."""
+
+    kind: Literal["asyncio", "ray"] = "asyncio"
+    address: str | None = None
+    """Of a Ray cluster, as ``HOST:PORT``; None starts one on this machine for each command."""
+    processes: int | None = Field(None, ge=1)
+    """Of Ray, to share the attempts; None is one for each core of this machine."""
 
 
 class GateSection(_Section):
@@ -159,6 +174,7 @@ class Settings(_Section):
     model: ModelSection = ModelSection()
     embedding: EmbeddingSection = EmbeddingSection()
     budget: BudgetSection = BudgetSection()
+    executor: ExecutorSection = ExecutorSection()
     gate: GateSection = GateSection()
     retrieval: RetrievalSection = RetrievalSection()
     evolve: EvolveSection = EvolveSection()

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Event, current_thread, main_thread
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from skillforge.adapters.executors import AsyncioExecutor
+from skillforge.adapters.local_model import usable_cores
 from skillforge.cli.code import make_programs, make_verifier, refuse_untrusted
 from skillforge.cli.options import Paying
 from skillforge.cli.progress import Progress
@@ -28,11 +29,12 @@ from skillforge.core.pace import Throttle
 from skillforge.core.records import ROLLOUTS
 from skillforge.core.splits import check_splits
 from skillforge.core.task import Suite
-from skillforge.errors import SuiteError
-from skillforge.ports import ChatModel, Verifier, Worker
+from skillforge.errors import ConfigError, SuiteError
+from skillforge.ports import ChatModel, Executor, Programs, Verifier, Worker
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps, Meter, MeteredModel
 from skillforge.workflows.patience import Pace, PatientModel
+from skillforge.workflows.remote import Driver
 from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.runs import Run, close_run, open_run
 from skillforge.workflows.trial import Bench
@@ -60,6 +62,8 @@ class Engine:
     verifier: Verifier
     model: ChatModel
     """The worker's model; a worker that brings its own does not use it."""
+    executor: Executor
+    close_executor: Callable[[], None]
     proposer: ChatModel
     progress: Progress = field(default_factory=Progress)
     run: Run | None = None
@@ -105,7 +109,8 @@ class Engine:
             self.meter.carry(event.data.get("bill", {}), rollouts=int(event.kind in ROLLOUTS))
 
     def leave(self) -> None:
-        """Write down what an interrupted run has spent and no record of it shows yet."""
+        """End the executor; write down what a run has spent and no record of it shows yet."""
+        self.close_executor()
         bill = self.meter.unrecorded()
         if self.run is not None and any(b["usd"] or b["tokens"] for b in bill.values()):
             event = NewEvent(kind="spend.booked", data={"bill": bill}, run=self.run.id)
@@ -118,7 +123,7 @@ class Engine:
             ledger=self.session.ledger,
             worker=self.worker,
             verifier=self.verifier,
-            executor=AsyncioExecutor(self.session.project.settings.model.parallel),
+            executor=self.executor,
             meter=self.meter,
             run=run.id,
             seed=self.paying.seed,
@@ -179,7 +184,6 @@ def make_engine(
     caps = caps or paying.caps(Caps(**settings.budget.model_dump()))
     meter = Meter(caps=caps, clock=WallClock())
     make = ModelMaker(session=session, suite=loaded, paying=paying, meter=meter)
-    model = make.model(paying.model or settings.model.worker, role="worker")
     proposer = paying.model or settings.model.proposer or settings.model.worker
     programs = make_programs(loaded, session.project)
     return Engine(
@@ -187,11 +191,62 @@ def make_engine(
         suite=loaded,
         paying=paying,
         meter=meter,
-        worker=make_worker(loaded, model, meter, programs),
         verifier=make_verifier(loaded, programs),
-        model=model,
         proposer=make.model(proposer, role="proposer"),
+        **make_workplace(make, programs)._asdict(),
     )
+
+
+class Workplace(NamedTuple):
+    """Who performs attempts, and where."""
+
+    model: ChatModel
+    worker: Worker
+    executor: Executor
+    close_executor: Callable[[], None]
+
+
+def make_workplace(make: ModelMaker, programs: Programs) -> Workplace:
+    """Return worker and executor as flags and project file choose them.
+
+    Raises:
+        ConfigError: The worker kind, the model or the executor is not available.
+    """
+    settings, told = make.session.project.settings, make.paying
+    name = told.model or settings.model.worker
+    kind, address = told.executor or settings.executor.kind, told.address
+    if kind == "ray":
+        return _ray_workplace(make, programs, name, address or settings.executor.address)
+    if kind != "asyncio" or address is not None:
+        raise ConfigError(
+            f"executor {kind!r} with address {address!r}; expected 'asyncio' without address, or "
+            "'ray'"
+        )
+    model = make.model(name, role="worker")
+    worker = make_worker(make.suite, model, make.meter, programs)
+    return Workplace(model, worker, AsyncioExecutor(settings.model.parallel), lambda: None)
+
+
+def _ray_workplace(
+    make: ModelMaker, programs: Programs, name: str, address: str | None
+) -> Workplace:
+    """Return a worker that pays nothing itself, and an executor that pays for its attempts."""
+    from skillforge.adapters.ray_executor import RayExecutor
+
+    settings = make.session.project.settings
+    if name.startswith("local/") and make.suite.worker.kind in ("chat", "agent"):
+        raise ConfigError(
+            f"model {name!r} is served inside one process, and the servers of several starve each "
+            "other: use the executor 'asyncio', or an endpoint that Ray's processes share, such "
+            "as ollama/MODEL"
+        )
+    processes = min(settings.executor.processes or usable_cores(), settings.model.parallel)
+    model = make.unmetered_model(name, processes)
+    worker = make_worker(make.suite, model, None, programs)
+    driver = Driver(worker=worker, meter=make.meter)
+    local = AsyncioExecutor(settings.model.parallel)
+    executor = RayExecutor(local, processes=processes, address=address, driver=driver)
+    return Workplace(model, worker, executor, executor.close)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -210,18 +265,32 @@ class ModelMaker:
         Raises:
             ConfigError: The weights of a local model are missing.
         """
-        project = self.session.project
-        settings = project.settings.model
-        told = self.paying.api_base
-        bare = make_model(project, name, told, self.suite.prices)
+        settings, told = self.session.project.settings.model, self.paying.api_base
         endpoint = (settings.api_base if told is None else told) or name.partition("/")[0]
-        throttle = Throttle(
+        pace = self._paces.setdefault(endpoint, Pace(self._throttle()))
+        metered = MeteredModel(model=self._bare(name), meter=self.meter, role=role)
+        return PatientModel(model=metered, pace=pace)
+
+    def unmetered_model(self, name: str, processes: int) -> ChatModel:
+        """Return the model of that name for workers in so many processes, which share the pace.
+
+        It repeats no call that may have been billed, so that an attempt costs its bound at most.
+        """
+        pace = Pace(self._throttle(processes))
+        return PatientModel(model=self._bare(name), pace=pace, free_only=True)
+
+    def _bare(self, name: str) -> ChatModel:
+        return make_model(self.session.project, name, self.paying.api_base, self.suite.prices)
+
+    def _throttle(self, processes: int = 1) -> Throttle:
+        """Return the throttle of each of some processes at the same endpoint."""
+        settings = self.session.project.settings.model
+        requests, tokens = settings.requests_per_minute, settings.tokens_per_minute
+        return Throttle(
             settings.parallel,
-            requests_per_minute=settings.requests_per_minute,
-            tokens_per_minute=settings.tokens_per_minute,
+            requests_per_minute=requests and requests / processes,
+            tokens_per_minute=tokens and tokens / processes,
         )
-        pace = self._paces.setdefault(endpoint, Pace(throttle))
-        return PatientModel(model=MeteredModel(model=bare, meter=self.meter, role=role), pace=pace)
 
 
 def drive(work: Coroutine[Any, Any, Result]) -> Result:

@@ -17,6 +17,10 @@ class Limits(TypedDict, total=False):
     """litellm name of worker and proposer, or ``local/…``."""
     api_base: str | None
     """Address of an OpenAI-compatible endpoint."""
+    executor: str | None
+    """``asyncio``, or ``ray`` to perform attempts in the processes of a cluster."""
+    address: str | None
+    """``HOST:PORT`` of a Ray cluster; None starts one on this machine."""
     max_usd: float | None
     """USD."""
     max_tokens: int | None

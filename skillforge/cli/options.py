@@ -41,6 +41,8 @@ class Paying:
 
     model: str | None = None
     api_base: str | None = None
+    executor: str | None = None
+    address: str | None = None
     max_usd: float | None = None
     max_tokens: int | None = None
     max_rollouts: int | None = None
@@ -57,6 +59,12 @@ class Paying:
 _PAYING = (
     click.option("--model", help="litellm model name for worker and proposer."),
     click.option("--api-base", help="Address of an OpenAI-compatible endpoint."),
+    click.option(
+        "--executor",
+        type=click.Choice(["asyncio", "ray"]),
+        help="Perform attempts in this process, or in those of a Ray cluster.",
+    ),
+    click.option("--address", help="HOST:PORT of a Ray cluster; default: start one for this."),
     click.option("--max-usd", type=click.FloatRange(0), help="Cap of USD."),
     click.option("--max-tokens", type=click.IntRange(0), help="Cap of tokens."),
     click.option("--max-rollouts", type=click.IntRange(0), help="Cap of rollouts."),

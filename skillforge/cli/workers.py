@@ -12,13 +12,14 @@ from skillforge.ports import ChatModel, Programs, Worker
 from skillforge.workflows.meter import Meter, MeteredWorker
 
 
-def make_worker(suite: Suite, model: ChatModel, meter: Meter, programs: Programs) -> Worker:
+def make_worker(suite: Suite, model: ChatModel, meter: Meter | None, programs: Programs) -> Worker:
     """Return the worker of a suite; the suite must be trusted if it brings code.
 
     Args:
         suite: Says the kind and the settings; its folder is where its code is looked for first.
         model: The model of ``chat`` and ``agent``, which passes the budget before each call.
-        meter: The budget that each attempt of any other kind passes.
+        meter: The budget that each attempt of any other kind passes; None where attempts of
+            every kind pass it elsewhere.
         programs: What runs the program of a ``command`` worker.
 
     Raises:
@@ -34,13 +35,17 @@ def make_worker(suite: Suite, model: ChatModel, meter: Meter, programs: Programs
     if spec.kind == "agent":
         return _agent(spec, folder, model)
     if spec.kind == "command":
-        return MeteredWorker(worker=make_command_worker(suite, programs), meter=meter)
+        return _metered(make_command_worker(suite, programs), meter)
     if spec.function is None:
         raise ConfigError(
             f"suite {suite.name}: [worker] kind = 'python' needs function = 'module:function'"
         )
     function = load_function(spec.function, folder, "function")
-    return MeteredWorker(worker=PythonWorker(function=function, spec=spec), meter=meter)
+    return _metered(PythonWorker(function=function, spec=spec), meter)
+
+
+def _metered(worker: Worker, meter: Meter | None) -> Worker:
+    return worker if meter is None else MeteredWorker(worker=worker, meter=meter)
 
 
 def _agent(spec: WorkerSpec, folder: Path, model: ChatModel) -> Worker:

@@ -55,8 +55,8 @@ class Throttle:
         self,
         parallel: int,
         *,
-        requests_per_minute: int | None = None,
-        tokens_per_minute: int | None = None,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
     ) -> None:
         """Take the most calls at once, ≥ 1, and the limits per minute, > 0; None is no limit."""
         self.limit = float(parallel)

@@ -12,8 +12,9 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
-from skillforge.core.chat import CallFailed, ChatReply, ChatRequest
+from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost
 from skillforge.core.pace import Throttle
 from skillforge.core.retry import RetryPolicy
 from skillforge.core.rollout import Failure
@@ -30,6 +31,9 @@ class Pace:
     throttle: Throttle
     _door: asyncio.Lock = field(default_factory=asyncio.Lock)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pace, (self.throttle,)  # locks stay in their process
 
     @asynccontextmanager
     async def turn(self, tokens: int) -> AsyncIterator[list[ChatReply]]:
@@ -66,6 +70,8 @@ class PatientModel:
     model: ChatModel
     pace: Pace
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    free_only: bool = False
+    """Whether a call that may have cost something is not made again."""
 
     @property
     def name(self) -> str:
@@ -101,7 +107,8 @@ class PatientModel:
             except CallFailed as error:
                 jitter = random.random()  # noqa: S311 - spreads retries, keeps no secret
                 wait = self.retry.pause(attempt, error.wait, jitter, busy=error.busy)
-                if not error.again or wait is None:
+                paid = self.free_only and error.cost != Cost()
+                if not error.again or paid or wait is None:
                     if attempt == 0:
                         raise
                     raise _tried(error, attempt + 1) from error

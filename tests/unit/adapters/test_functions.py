@@ -2,6 +2,7 @@
 
 import asyncio
 import colorsys
+import pickle
 import sys
 import threading
 from pathlib import Path
@@ -60,6 +61,17 @@ def test_an_edit_is_seen_and_changes_the_source(tmp_path):
 
     assert (call(before), call(again), call(after)) == (1, 1, 22)
     assert before.source == again.source != after.source
+
+
+def test_another_process_gets_the_same_code_or_none(tmp_path):
+    """A function that is sent elsewhere is imported there; code that differs is refused."""
+    folder = write(tmp_path, work="def work(): return 1")
+    sent = pickle.dumps(load_function("work:work", folder, "function"))
+
+    assert call(pickle.loads(sent)) == 1
+    write(folder, work="def work(): return 2")
+    with pytest.raises(ConfigError, match="differs from the code that the command has loaded"):
+        pickle.loads(sent)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Calls made again, at the pace of their endpoint: order, limits, cancellation."""
 
 import asyncio
+import pickle
+from dataclasses import replace
 
 import pytest
 
-from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Message
+from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, Message
 from skillforge.core.pace import Throttle
 from skillforge.core.retry import RetryPolicy
 from skillforge.core.rollout import Failure, FailureKind
@@ -103,6 +105,29 @@ def test_a_trouble_that_stays_ends_after_so_many_attempts(trouble, attempts):
     assert len(inner.asked) == attempts
     assert (f"after {attempts} attempts" in str(caught.value)) == (attempts > 1)
     assert caught.value.failure.kind is FailureKind.INFRA
+
+
+@pytest.mark.parametrize(
+    ("cost", "calls"), [(Cost(), 2), (Cost(0.0, 1), 1), (None, 1)], ids=["free", "paid", "unknown"]
+)
+def test_where_an_attempt_is_paid_as_a_whole_only_free_calls_are_made_again(cost, calls):
+    """A call that may have been billed is not repeated, so that one call is all that is paid."""
+    model = Scripted(CallFailed(FAILURE, again=True, cost=cost))
+    asked = replace(patient(model), free_only=True).complete(ask())
+
+    if calls == 1:
+        with pytest.raises(CallFailed):
+            asyncio.run(asked)
+    else:
+        asyncio.run(asked)
+    assert len(model.asked) == calls
+
+
+def test_a_pace_begins_anew_in_another_process():
+    """A model that is sent elsewhere takes its limits along, and no lock."""
+    pace = Pace(Throttle(3, requests_per_minute=2.5))
+
+    assert pickle.loads(pickle.dumps(pace)).throttle.limit == 3
 
 
 def test_a_spent_budget_ends_the_retries():

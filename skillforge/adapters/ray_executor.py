@@ -1,0 +1,242 @@
+"""The Ray executor: attempts performed by other processes, of this machine or of a cluster.
+
+How many run at once, and what becomes of errors and cancellation, is the business of the executor
+underneath, which runs in this process, the driver. This one only says where an attempt is
+performed: by one of a few Ray actors, each a process that performs many attempts at once, for they
+mostly wait for models. Ledger, budget and progress stay with the driver; what travels is the
+attempt, its item and its result, all pickled.
+
+**When a process dies** (killed, out of memory, its node gone) Ray reports every attempt that has
+not come back. A new process takes its place, and each attempt of the dead one raises `InfraError`
+in the driver, which may send it again: alone then, in a process of its own, so that an attempt that
+kills its process takes no other with it twice. Ray itself repeats nothing, because an attempt may
+be paid for: only the driver knows whether the budget allows another one.
+
+**Trust and confinement.** Processes run with the rights of whoever started the cluster, as code of
+a suite runs with the rights of the driver without Ray. Only a driver that has found a suite trusted
+sends anything; functions of suites are imported from the same path on each node and refused where
+they differ from what the driver has seen. What programs of ``command`` workers and of verifiers may
+do is limited in each process as it is in the driver (`skillforge.adapters.limited`). Keys do not
+travel: nodes of a cluster that stands already need them in the environment it was started with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Protocol, TypeVar
+
+from skillforge.errors import ConfigError, InfraError
+from skillforge.ports import Executor
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+STORE = 256 << 20
+"""Bytes of shared memory of a cluster that is started here; what is sent is small."""
+STARTS = 3
+"""Times that a cluster is started before it is given up."""
+
+
+class Send(Protocol):
+    """Has an item's attempt performed by another process."""
+
+    async def __call__(self, item: Any, *, alone: bool = False) -> Any:
+        """Return its result.
+
+        Args:
+            item: What the attempt is given.
+            alone: Whether to use a process of its own, which ends with it.
+
+        Raises:
+            InfraError: The process has died; nobody knows how far the attempt came.
+        """
+
+
+async def only_send(item: Any, send: Send) -> Any:
+    """Do nothing in the driver but send; a process that dies is an error like any other."""
+    return await send(item)
+
+
+class RayExecutor:
+    """Runs attempts in Ray processes, as the `Executor` port.
+
+    Args:
+        local: Runs what the driver does for each item; its limit is that of attempts in flight.
+        processes: How many processes share the attempts, ≥ 1.
+        address: ``HOST:PORT`` of a cluster that stands; None starts one on this machine, which
+            `close` shuts down. A process that is connected to a cluster already stays with that.
+        driver: What this process does for each item: at least send it.
+
+    Raises:
+        ConfigError: Ray is not installed.
+    """
+
+    def __init__(
+        self,
+        local: Executor,
+        *,
+        processes: int,
+        address: str | None = None,
+        driver: Callable[[Any, Send], Awaitable[Any]] = only_send,
+    ) -> None:
+        self._ray = _load_ray()
+        self._local, self._driver = local, driver
+        self._processes, self._address = min(processes, local.limit), address
+        self._hosts: list[_Host] = []
+        self._open = ExitStack()
+
+    @property
+    def limit(self) -> int:
+        """Most attempts in flight at once."""
+        return self._local.limit
+
+    def run(
+        self, attempt: Callable[[Item], Awaitable[Result]], items: Iterator[Item]
+    ) -> AsyncGenerator[list[tuple[int, Result]], None]:
+        """Yield what has arrived; see `skillforge.ports.Executor` for the contract.
+
+        Raises:
+            ConfigError: No cluster answers at the address.
+        """
+        if not self._hosts:
+            self._start()
+        data = self._ray.put(self._ray.cloudpickle.dumps(attempt))
+        send = partial(self._send, data, asyncio.Semaphore(self._processes))
+        return self._local.run(lambda item: self._driver(item, send), items)
+
+    def close(self) -> None:
+        """End the processes, and the cluster if it was started here; running anew starts anew."""
+        self._open.close()
+
+    def _start(self) -> None:
+        """Connect, and start the processes; until `close`, Ray's own words go to stderr."""
+        with ExitStack() as opening:
+            opening.enter_context(redirect_stdout(sys.stderr))
+            if not self._ray.is_initialized():
+                opening.callback(self._ray.shutdown)  # leaves alone what it has not started
+                connect(self._address, self._processes)
+            opening.callback(self._end_processes)
+            self._hosts = [_Host(self._new_process()) for _ in range(self._processes)]
+            self._open = opening.pop_all()
+
+    def _end_processes(self) -> None:
+        for host in self._hosts:
+            self._ray.kill(host.process)
+        self._hosts = []
+
+    def _new_process(self) -> Any:
+        """Start one where a processor is free, and then occupy none: it waits for models."""
+        actor = self._ray.remote(_Performer)
+        return actor.options(scheduling_strategy="SPREAD", max_concurrency=self.limit).remote()
+
+    async def _send(
+        self, data: Any, lone: asyncio.Semaphore, item: Any, *, alone: bool = False
+    ) -> Any:
+        if alone:
+            async with lone:
+                return await self._perform(self._new_process(), data, item)
+        host = min(self._hosts, key=lambda host: host.load)
+        process = host.process
+        host.load += 1
+        try:
+            return await self._perform(process, data, item)
+        except InfraError:
+            if host.process is process:  # the first of its attempts to notice
+                host.process = self._new_process()
+            raise
+        finally:
+            host.load -= 1
+
+    async def _perform(self, process: Any, data: Any, item: Any) -> Any:
+        """Have a process perform an attempt; what it raises there is raised here."""
+        failures = self._ray.exceptions
+        result = process.perform.remote(data, item)
+        try:
+            return await result
+        except asyncio.CancelledError:
+            self._ray.cancel(result)
+            raise
+        except failures.RayTaskError as error:
+            raise error.cause from error
+        except failures.RayError as error:
+            said = " ".join(str(error).split())[:300]
+            raise InfraError(f"the process that performed it was lost: {said}") from error
+
+
+@dataclass(slots=True)
+class _Host:
+    """A place for one process, and for the next one where that has died."""
+
+    process: Any
+    load: int = 0
+    """Attempts in flight there."""
+
+
+class _Performer:
+    """What a process is: it performs attempts in one event loop, at the same time."""
+
+    async def perform(self, data: bytes, item: Any) -> Any:
+        """Perform an attempt."""
+        return await _loaded(data)(item)
+
+
+@lru_cache(maxsize=4)
+def _loaded(data: bytes) -> Callable[[Any], Awaitable[Any]]:
+    """Return an attempt, which keeps what its items share: clients, pace, imported functions."""
+    loaded: Callable[[Any], Awaitable[Any]] = _load_ray().cloudpickle.loads(data)
+    return loaded
+
+
+def _load_ray() -> Any:
+    """Import Ray, which from here on tells nobody that it is used."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise ConfigError(
+            f"executor 'ray': Ray cannot be imported ({error}); install it with "
+            "`pip install 'skillforge-evolve[ray]'`, or use the executor 'asyncio'"
+        ) from error
+    return ray
+
+
+def connect(address: str | None, processes: int) -> None:
+    """Connect to a cluster, or start one without dashboard on this machine.
+
+    Ray gives a new node thirty seconds to come up, which a busy machine may need: it is started
+    anew then.
+
+    Raises:
+        ConfigError: There is none at the address, or none can be started.
+    """
+    ray = _load_ray()
+    own = {"num_cpus": processes, "object_store_memory": STORE, "include_dashboard": False}
+    settings = own if address is None else {}
+    for left in reversed(range(1 if address else STARTS)):
+        try:
+            ray.init(
+                address or "local", log_to_driver=False, logging_level=logging.ERROR, **settings
+            )
+            return
+        except Exception as error:  # a node that comes too late raises just that
+            ray.shutdown()
+            if not left:
+                raise ConfigError(_not_connected(address, error)) from error
+
+
+def _not_connected(address: str | None, error: Exception) -> str:
+    said = " ".join(str(error).split())[:300]
+    if address is None:
+        return f"Ray cannot start on this machine: {said}"
+    return (
+        f"no Ray cluster answers at {address!r} ({said}): start one with `ray start --head`, or "
+        "leave the address out to start one for the command"
+    )
