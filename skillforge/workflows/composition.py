@@ -34,8 +34,8 @@ from skillforge.workflows.trial import Bench, Cell
 
 LINEAGE = "library/composition"
 HORIZON = 3
-"""How many times the tasks of a candidate's contrast a test here may use: its α is split further, and
-a test that ends undecided names a set larger than it need be."""
+"""Tasks that a test may use, as a multiple of a candidate's: its α is smaller, and a test that ends
+undecided names a set larger than it need be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
