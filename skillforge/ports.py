@@ -223,6 +223,10 @@ class Executor(Protocol):
 class Library(Protocol):
     """The user's folder of skill packages."""
 
+    @property
+    def passed_over(self) -> Mapping[str, str]:
+        """What `versions` left out, by folder, with the reason: unreadable, or a name again."""
+
     def read(self, name: str) -> Package | None:
         """Return the package that the folder holds under that name, or None."""
 

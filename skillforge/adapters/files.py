@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from skillforge.adapters.folder_writes import FileOps, replace, settle, target_of
@@ -64,8 +65,8 @@ def discover(root: str | os.PathLike[str]) -> Discovery:
 class FolderLibrary:
     """The user's folder of skills, as the `Library` port.
 
-    Where two folders have one name, the first by path is the library's. One writer at a time is
-    assumed; what a crash has cut short is ended when the library is next opened, see
+    Where two folders have one name, the one nearest to the root is the library's. One writer at a
+    time is assumed; what a crash has cut short is ended when the library is next opened, see
     `skillforge.adapters.folder_writes`.
     """
 
@@ -94,6 +95,7 @@ class FolderLibrary:
         self._ops, self._stats = ops or FileOps(), stats or StatCache()
         self._walk: Walk | None = None
         self._by_name: dict[str, Path] = {}
+        self.passed_over: dict[str, str] = {}
         leftovers = self._index().leftovers
         if leftovers and mend:
             self._settle(leftovers)
@@ -114,8 +116,8 @@ class FolderLibrary:
         for name, folder in sorted(self._by_name.items()):
             try:
                 found[name] = self._version(folder, walk)
-            except (SkillError, OSError):
-                continue
+            except (SkillError, OSError) as error:
+                self.passed_over[name] = f"it cannot be read: {error}"
         self._stats.save()
         return found
 
@@ -177,26 +179,43 @@ class FolderLibrary:
             raise SkillError(
                 f"the library folder {self.root} is itself a skill; open its parent as the library"
             )
+        if not target.resolve().is_relative_to(self.root):
+            raise SkillError(
+                f"{target} is a link out of the library folder, and nothing is written there; put "
+                "a folder in its place"
+            )
         try:
-            replace(target, files, own=lambda: self._own_paths(target), ready=ready, ops=self._ops)
+            own = partial(self._own_paths, target, files)
+            replace(target, files, own=own, ready=ready, ops=self._ops)
         except OSError as error:
             raise SkillError(
                 f"skill {target.name!r} cannot be {verb} {target}: {error}; {_advice(error)}"
             ) from error
 
-    def _own_paths(self, target: Path) -> set[str]:
-        """Return what the skill's files are just now, in a folder that may not be there yet."""
+    def _own_paths(self, target: Path, files: Mapping[str, PackageFile]) -> set[str]:
+        """Return what the skill's files are just now, in a folder that may not be there yet.
+
+        Without a skill file it is no skill, and nothing in it is the skill's but what equals the
+        ``files`` that are to be written.
+        """
         if not target.is_dir():
             return set()
+        if not _holds_skill(target):
+            return {path for path, file in files.items() if _holds(target / path, file.data)}
         walk = Walk(root=self.root, skills=self._index().skills | find_skills(target).skills)
         return {path for path, _ in package_files(target, walk)}
 
     def _index(self) -> Walk:
         if self._walk is None:
             self._walk = find_skills(self.root)
-            self._by_name = {}
-            for folder in self._walk.folders:
-                self._by_name.setdefault(folder.name, folder)
+            self._by_name, self.passed_over = {}, {}
+            for folder in sorted(self._walk.folders, key=lambda f: (len(f.parts), f.parts)):
+                first = self._by_name.setdefault(folder.name, folder)
+                if first != folder:
+                    self.passed_over[folder.relative_to(self.root).as_posix()] = (
+                        f"the skill of that name is {first.relative_to(self.root).as_posix()}; "
+                        "rename one of them"
+                    )
         return self._walk
 
     def _settle(self, leftovers: Iterable[Path]) -> None:
@@ -224,6 +243,13 @@ class FolderLibrary:
 def _holds_skill(folder: Path) -> bool:
     try:
         return any(is_skill_file(path.name) for path in folder.iterdir())
+    except OSError:
+        return False
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
     except OSError:
         return False
 

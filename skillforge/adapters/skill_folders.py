@@ -13,7 +13,7 @@ A directory whose ``SKILL.md`` is a link to that of another skill is not counted
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,6 +104,7 @@ def find_skills(root: Path) -> Walk:
             by_file.update(dict.fromkeys(held, directory))
             if not held:
                 by_link.append((directory, os.path.realpath(own[-1].path)))
+        _report_no_file([] if own or in_resource else entries, walk)
         inside = in_skill or bool(own)
         for entry in entries:
             if entry.name in NO_SKILLS_IN or not _is_dir(entry, walk):
@@ -120,6 +121,14 @@ def find_skills(root: Path) -> Walk:
     walk.skills.update(by_file.values())
     walk.folders += sorted(map(Path, walk.skills), key=lambda folder: folder.parts)
     return walk
+
+
+def _report_no_file(entries: Sequence[os.DirEntry[str]], walk: Walk) -> None:
+    """Report what has the name of a skill file but is a folder, or a link that leads nowhere."""
+    for entry in entries:
+        if is_skill_file(entry.name) and (entry.is_dir() or not os.path.exists(entry.path)):  # noqa: PTH110
+            kind = "a folder" if entry.is_dir() else "a link that leads nowhere"
+            walk.report(entry.path, "unreadable", f"this skill is left out: its file is {kind}.")
 
 
 def _add_linked(by_file: dict[str, str], by_link: list[tuple[str, str]], walk: Walk) -> None:

@@ -250,7 +250,8 @@ def _show(data: Mapping[str, Any]) -> None:
     verb = "would take" if data["dry_run"] else "took"
     for entry in data["taken"]:
         say(f"{verb} {entry['skill']} {entry['version'][:10]} ({entry['path']})")
-    say(f"{len(data['taken'])} skills taken, {len(data['skipped'])} skipped")
+    done = "would be taken" if data["dry_run"] else "taken"
+    say(f"{len(data['taken'])} skills {done}, {len(data['skipped'])} skipped")
 
 
 COMMANDS = {"import": import_}

@@ -71,12 +71,26 @@ def erase(hashes: tuple[str, ...], reason: str, project: Path | None, as_json: b
     """Erase payloads (prompts, outputs, files) for good, for example a leaked secret.
 
     HASH is what an event names as `output_blob` or `blob`. The events stay, and so do the results
-    that rest on them; what was said cannot be read again. Copies of the ledger keep it.
+    that rest on them; what was said cannot be read again. Copies of the ledger keep it. With a
+    version of a skill go its files, but for those that other versions hold too: to erase one of
+    them, name all of these versions.
     """
+    from skillforge.workflows.erase import plan_erasure
+
     with open_session(project, write=True) as session:
-        session.ledger.erase(list(dict.fromkeys(hashes)), reason=reason)
-    found = {"erased": list(hashes), "reason": reason}
-    emit(found, as_json, lambda data: click.echo(f"erased {len(hashes)} payloads: {reason}"))
+        plan = plan_erasure(session.ledger, hashes)
+        session.ledger.erase(plan.blobs, reason=reason)
+    found = {"erased": list(plan.blobs), "shared": list(plan.shared), "reason": reason}
+
+    def show(data: Mapping[str, Any]) -> None:
+        click.echo(f"erased {len(plan.blobs)} payloads: {reason}")
+        if plan.shared:
+            click.echo(
+                f"{len(plan.shared)} files stay, for other versions hold them too; name those "
+                "versions as well to erase them"
+            )
+
+    emit(found, as_json, show)
     return EXIT_OK
 
 

@@ -99,6 +99,9 @@ def run(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
+    except OSError as error:  # a closed or full standard output among others
+        click.echo(f"error: {error}", err=True)
+        return 1
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted: what had finished is kept; repeat the command to go on", err=True)
         return 130

@@ -11,6 +11,7 @@ import click
 from skillforge.cli.options import EXIT_NEGATIVE, EXIT_OK, emit, json_option, project_option
 from skillforge.cli.session import Session, open_session
 from skillforge.core.packs import HARNESS_FOLDERS
+from skillforge.errors import ConfigError
 
 
 @click.command("export")
@@ -58,6 +59,12 @@ def export_packs(
     from skillforge.core.packs import pack_files
     from skillforge.workflows.vouch import evidence_of
 
+    library = session.project.library
+    if out.resolve().is_relative_to(library.resolve()):
+        raise ConfigError(
+            f"--out {out} lies in the library folder {library}, where packs would be taken for "
+            "skills; name a folder outside of it"
+        )
     state = session.curator.state
     left_out = [
         n for n in state.served if state.skills[n].evidence == "probation" and not with_probation

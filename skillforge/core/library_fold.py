@@ -11,6 +11,7 @@ from typing import Any
 
 from skillforge.core.events import Event
 from skillforge.core.library import LibraryState, SkillRecord, Staged, Status, VersionRecord
+from skillforge.errors import LedgerError
 
 
 def fold(events: Iterable[Event], state: LibraryState | None = None) -> LibraryState:
@@ -30,8 +31,15 @@ def fold(events: Iterable[Event], state: LibraryState | None = None) -> LibraryS
     )
     for event in events:
         step = _STEPS.get(event.kind)
-        if step is not None:
-            step(work, event)
+        try:
+            if step is not None:
+                step(work, event)
+        except KeyError as error:
+            raise LedgerError(
+                f"event {event.seq} of the ledger ({event.kind}) needs {error}, which it and the "
+                "events before it lack: it was changed from outside; restore ledger.db from a "
+                "backup"
+            ) from error
     return LibraryState(
         skills=work.skills,
         versions=work.versions,

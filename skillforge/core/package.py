@@ -197,3 +197,10 @@ def unpack(manifest: bytes, blob: Callable[[str], bytes]) -> Package:
         ) from error
     files = {path: PackageFile(data=blob(digest), executable=run) for path, run, digest in rows}
     return Package(name=name, files=files)
+
+
+def manifest_files(blob: bytes) -> tuple[str, ...]:
+    """Return the hashes of the files that a manifest of `pack` names; none for any other bytes."""
+    if not blob.startswith(_MAGIC):
+        return ()
+    return tuple(digest for _, _, digest in json.loads(blob.removeprefix(_MAGIC))["files"])

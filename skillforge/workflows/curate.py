@@ -136,7 +136,9 @@ class Curator:
         for package in taken:
             if package.name in known:
                 notes.append(f"{package.name}: hand edit taken in as version {package.short}")
-        for name in sorted(current.keys() - present.keys() - unfinished):
+        passed_over = self.library.passed_over
+        notes += [f"{name}: {why}" for name, why in sorted(passed_over.items())]
+        for name in sorted(current.keys() - present.keys() - unfinished - passed_over.keys()):
             notes.append(f"{name}: its folder is gone; `skillforge restore {name}` brings it back")
         self.keep_checkpoint()
         return tuple(notes)
@@ -271,7 +273,7 @@ class Curator:
             SkillError: There is no such version, the current one has no parent, the folder was
                 edited by hand, or the disk refused.
         """
-        record = self.state.skill(skill)
+        record = require_served(self.state, skill)
         current = self.state.current(skill)
         if to is None and not current.parent:
             raise SkillError(

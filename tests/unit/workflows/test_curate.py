@@ -10,9 +10,12 @@ from support.world import make_world, skill
 
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.folder_writes import FileOps
+from skillforge.core.digest import sha256
 from skillforge.core.events import NewEvent
-from skillforge.errors import SkillError
+from skillforge.core.package import Package, PackageFile
+from skillforge.errors import LedgerError, SkillError
 from skillforge.workflows.curate import Curator
+from skillforge.workflows.erase import plan_erasure
 
 A, B, MINE = skill("ask", "# One\n"), skill("ask", "# Two\n"), skill("ask", "# Mine\n")
 
@@ -280,3 +283,66 @@ def stored(world):
     """Return the bytes that the ledger's blobs take."""
     with closing(sqlite3.connect(world.ledger.path)) as db:
         return db.execute("SELECT sum(length(data)) FROM blobs").fetchone()[0]
+
+
+def test_what_lies_in_a_folder_without_a_skill_file_is_the_users(tmp_path):
+    """A restore beside a draft keeps the draft; what is in the way of a file is refused."""
+    world = make_world(tmp_path, [A])
+    folder = tmp_path / "skills" / "ask"
+    (folder / "SKILL.md").rename(folder / "SKILL.md.draft")
+    world.curator.sync()
+    world.curator.restore("ask")
+    assert (folder / "SKILL.md.draft").is_file()
+    assert world.library.read("ask").files.keys() == {"SKILL.md", "SKILL.md.draft"}
+
+
+def test_nothing_is_written_through_a_link_out_of_the_library(tmp_path):
+    """A folder that a link leads to outside stays as it is, and the error says what to do."""
+    world = make_world(tmp_path, [A])
+    world.curator.retire("ask", evidence={}, reason="test")
+    outside = tmp_path / "outside"
+    (outside / ".git").mkdir(parents=True)
+    (outside / ".git" / "HEAD").write_text("ref")
+    (tmp_path / "skills" / "ask").symlink_to(outside)
+    with pytest.raises(SkillError, match="link out of the library"):
+        world.curator.restore("ask")
+    assert (outside / ".git" / "HEAD").read_text() == "ref"
+
+
+def test_a_second_folder_of_a_name_does_not_take_its_place(tmp_path):
+    """The skill nearest to the root stays, and a note names the other."""
+    world = make_world(tmp_path, [A])
+    copy = tmp_path / "skills" / "a-archive" / "ask"
+    copy.mkdir(parents=True)
+    (copy / "SKILL.md").write_bytes(B.files["SKILL.md"].data)
+    (note,) = world.curator.sync()
+    assert note.startswith("a-archive/ask: the skill of that name is ask")
+    assert world.curator.state.skill("ask").current == A.version
+
+
+def test_a_retired_skill_is_not_rolled_back(tmp_path):
+    """It is not served; the error names the command that serves it again."""
+    world = make_world(tmp_path, [A])
+    world.library.write(B)
+    world.curator.sync()
+    world.curator.retire("ask", evidence={}, reason="test")
+    with pytest.raises(SkillError, match="skillforge restore ask"):
+        world.curator.roll_back("ask", reason="test")
+
+
+def test_erasing_a_version_takes_along_the_files_it_alone_has(tmp_path):
+    """A leaked line in a file of a version is gone with it; what others hold too stays."""
+    world = make_world(tmp_path, [A])
+    shared = next(iter(A.files.values()))
+    leak = Package(
+        name="ask", files={**A.files, "leak.md": PackageFile(data=b"SECRET-sk-1"), "s.md": shared}
+    )
+    world.library.write(leak)
+    world.curator.sync()
+    blob = world.curator.state.versions["ask", leak.version].blob
+    plan = plan_erasure(world.ledger, [blob])
+    assert plan.shared == (sha256(shared.data),)
+    world.ledger.erase(plan.blobs, reason="leaked")
+    with pytest.raises(LedgerError):
+        world.ledger.get_blob(sha256(b"SECRET-sk-1"))
+    assert world.curator.package("ask", A.version) == A
