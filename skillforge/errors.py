@@ -81,6 +81,15 @@ class BudgetSpent(SkillforgeError):  # noqa: N818 - a state, not a fault
 
 
 class InfraError(SkillforgeError):
-    """The model, the network or this machine failed; nothing was scored."""
+    """The model, the network or this machine failed; nothing was scored.
+
+    Args:
+        message: What failed, and what to do.
+        where: The part that failed: ``model``, ``worker``, ``verifier``; "" if unknown.
+    """
 
     exit_code = 5
+
+    def __init__(self, message: str, *, where: str = "") -> None:
+        super().__init__(message)
+        self.where = where

@@ -30,7 +30,7 @@ async def with_fallback(engine: Engine, job: Callable[[Engine], Awaitable[Result
     try:
         return await _run(engine, job)
     except InfraError as error:
-        standby = _standby(engine)
+        standby = _standby(engine) if error.where == "model" else None
         if standby is None:
             raise
         name = standby.model.name

@@ -197,8 +197,10 @@ def _together(composition: Mapping[str, Any] | None) -> None:
     for names in composition["rolled_back"]:
         click.echo(f"rolled back  {', '.join(names)}: a joint loss, proven on fresh tasks")
     if not composition["rolled_back"]:
-        pairs = composition["tests"][0].get("confirm", {}).get("pairs", 0)
-        click.echo(f"together  {', '.join(composition['edits'])}: no joint loss ({pairs} pairs)")
+        first = (composition["tests"] or [{"reasons": ["the budget was spent before"]}])[0]
+        fine = first.get("decision") == "rejected_futile"  # taking them back is shown not to help
+        said = "no joint loss" if fine else f"not shown ({'; '.join(first['reasons'])})"
+        click.echo(f"together  {', '.join(composition['edits'])}: {said}")
 
 
 def _staged(reports: Any) -> None:

@@ -88,6 +88,7 @@ async def audit_units(
 class Exposure:
     """Where a skill is retrieved."""
 
+    suite: str
     skill: str
     tasks: tuple[Task, ...]
     """Confirm tasks that get the skill."""
@@ -112,7 +113,12 @@ def exposures(suite: Suite, retriever: Retriever, k: int) -> list[Exposure]:
         for hit in hits:
             exposed.setdefault(hit.skill, []).append(task)
     found = [
-        Exposure(skill=skill, tasks=tuple(ts), foreign=sum(t.skill != skill for t in ts))
+        Exposure(
+            suite=suite.name,
+            skill=skill,
+            tasks=tuple(ts),
+            foreign=sum(t.skill != skill for t in ts),
+        )
         for skill, ts in exposed.items()
     ]
     return sorted(found, key=lambda e: (-e.foreign_share, -e.foreign, e.skill))
@@ -203,7 +209,7 @@ def _audit_registration(
     without: str,
     state: LibraryState,
 ) -> Registration:
-    lineage = f"{exposure.skill}/library-audit"
+    lineage = f"{exposure.suite}/{exposure.skill}/library-audit"
     spent = state.spent_by(lineage)
     fresh = [t for t in exposure.tasks if t.id not in spent]
     order, blocks = contrast.betting_order(

@@ -146,6 +146,11 @@ def refuse_repeats(candidates: Sequence[Candidate], state: LibraryState) -> None
         known = state.versions.get((candidate.package.name, version))
         if twin != candidate.id:
             candidate.refuse(f"it is the same edit as candidate {twin}, byte for byte")
+        elif any(
+            s.version == version and s.candidate != candidate.id
+            for s in state.staged.get(candidate.package.name, ())
+        ):
+            candidate.refuse("the same edit is staged already; `skillforge adopt` serves it")
         elif known and known.candidate not in ("", twin) and known.status is not Status.CANDIDATE:
             candidate.refuse(f"candidate {known.candidate} was the same edit: {known.status.value}")
 

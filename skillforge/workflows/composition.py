@@ -32,7 +32,7 @@ from skillforge.workflows.contrast import Report
 from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.trial import Bench, Cell
 
-LINEAGE = "library/composition"
+NAME = "library/composition"
 HORIZON = 3
 """Tasks that a test may use, as a multiple of a candidate's: its α is smaller, and a test that ends
 undecided names a set larger than it need be."""
@@ -77,6 +77,8 @@ class Composer:
 
     bench: Bench
     rules: GateRules
+    suite: str
+    """Name of the suite."""
     tasks: Sequence[Task]
     """The confirm tasks of the suite."""
     library: Mapping[str, Package]
@@ -89,6 +91,11 @@ class Composer:
     wave: int
     max_tests: int = 40
     """Tests after which the search ends with what is proven by then."""
+
+    @property
+    def lineage(self) -> str:
+        """Whose confirm tasks the tests spend."""
+        return f"{self.suite}/{NAME}"
 
     async def check(self, report: CompositionReport) -> None:
         """Measure the edits of a report together, and add what does harm to it.
@@ -187,13 +194,9 @@ class Composer:
 
     def _fresh(self) -> list[Task]:
         """Return the tasks that neither the edits' own evidence nor an earlier test has used."""
-        state = self.state()
-        spent = state.spent_by(LINEAGE).union(*(self._order_of(name) for name in self.edited))
+        own = (r.lineage for name in self.edited for r in registered(self.bench, name).values())
+        spent = frozenset[str]().union(*map(self.state().spent_by, {self.lineage, *own}))
         return [task for task in self.tasks if task.id not in spent]
-
-    def _order_of(self, skill: str) -> frozenset[str]:
-        orders = [r.order for r in registered(self.bench, skill).values()]
-        return frozenset(name for order in orders for name in order)
 
     def _registration(
         self, number: int, with_: str, without: str, tasks: Sequence[Task]
@@ -201,10 +204,10 @@ class Composer:
         alpha = spending_alpha(number, self.rules.harm_retire)
         rules = replace(self.rules, alpha=alpha, max_tasks=HORIZON * self.rules.max_tasks)
         order, blocks = contrast.betting_order(
-            tasks, rules, self.bench.seed, contrast.salt_of(LINEAGE), number, fewest=1
+            tasks, rules, self.bench.seed, contrast.salt_of(NAME), number, fewest=1
         )
         return Registration(
-            candidate=json_digest([self.bench.run, LINEAGE, number])[:12],
+            candidate=json_digest([self.bench.run, NAME, number])[:12],
             skill="",
             base=with_,
             version=without,
@@ -212,22 +215,26 @@ class Composer:
             rules=rules,
             order=order,
             enough=1 / alpha,
-            lineage=LINEAGE,
+            lineage=self.lineage,
             blocks=blocks,
             pool=len(tasks),
         )
 
 
 def planned(bench: Bench, state: LibraryState) -> tuple[Edits, dict[str, str]]:
-    """Return the edits that a run accepted and the library before them, and write both down.
+    """Return the edits that no night has measured together yet, and the library before them.
 
-    A rerun after a crash gets what was written: it must not choose anew from what is left.
+    They are those staged since the last cohort was closed: a night that ends before its test leaves
+    its cohort open. Both are written down, so that a rerun does not choose anew from what is left.
     """
     for event in bench.ledger.events(run=bench.run, kinds=("composition.planned",)):
         edits = tuple(AcceptedEdit(**edit) for edit in event.data["edits"])
         return edits, dict(event.data["library"])
     found: dict[str, AcceptedEdit] = {}
-    for event in bench.ledger.events(run=bench.run, kinds=("version.staged",)):
+    for event in bench.ledger.events(kinds=("version.staged", "cohort.closed")):
+        if event.kind == "cohort.closed":
+            found.clear()
+            continue
         skill, base, version = (event.data[name] for name in ("skill", "base", "version"))
         first = found.get(skill)
         found[skill] = AcceptedEdit(

@@ -208,9 +208,9 @@ class Evolver:
     ) -> None:
         """Let the gate decide on fresh confirm tasks; all candidates share the base rollouts."""
         running = {c.id: c for c in candidates if c.open}
-        if not running:
-            return
         registrations = self._register(base, list(running.values()), tasks)
+        if not registrations:
+            return
         packages = {c.package.version: c.package for c in running.values() if c.package}
         packages[base.version] = base
 
@@ -239,24 +239,48 @@ class Evolver:
     def _register(
         self, base: Package, candidates: Sequence[Candidate], tasks: Sequence[Task]
     ) -> list[Registration]:
-        """Fix claim, rules and task order in the ledger before the first confirm rollout."""
+        """Fix claim, rules and task order in the ledger before the first confirm rollout.
+
+        A candidate whose lineage has spent every confirm task ends here, without evidence.
+        """
         known = registered(self.bench, base.name)
-        missing = [c for c in candidates if c.id not in known]
+        missing = self._refuse_spent(base, [c for c in candidates if c.id not in known], tasks)
         if missing:
-            spent = frozenset[str]().union(
-                *(self.curator.state.spent_by(_lineage(base, c)) for c in missing)
-            )
+            spent = frozenset[str]().union(*map(self._spent, missing))
             fresh = [task for task in tasks if task.id not in spent]
-            if not fresh:
-                raise SuiteError(
-                    f"suite {self.suite.name}: all {len(tasks)} confirm tasks of {base.name} are "
-                    "spent for these proposers: add tasks to its confirm split"
-                )
             order = betting_order(fresh, self.rules, self.bench.seed, salt_of(base.name), 2)
             new = [self._registration(base, c, *order, pool=len(fresh)) for c in missing]
             register(self.bench, new)
             known |= {registration.candidate: registration for registration in new}
-        return [known[candidate.id] for candidate in candidates]
+        return [known[candidate.id] for candidate in candidates if candidate.id in known]
+
+    def _lineage(self, candidate: Candidate) -> str:
+        """A revision of what a proposer tried before on this skill is of the same lineage."""
+        assert candidate.package is not None
+        return f"{self.suite.name}/{candidate.package.name}/{candidate.proposal.proposer}"
+
+    def _spent(self, candidate: Candidate) -> frozenset[str]:
+        return self.curator.state.spent_by(self._lineage(candidate))
+
+    def _refuse_spent(
+        self, base: Package, candidates: Sequence[Candidate], tasks: Sequence[Task]
+    ) -> list[Candidate]:
+        """Close candidates that leave no fresh task to those they share an order with."""
+        every, spent = {task.id for task in tasks}, frozenset[str]()
+        going: list[Candidate] = []
+        for candidate in candidates:
+            if every <= spent | self._spent(candidate):
+                reason = (
+                    f"all {len(tasks)} confirm tasks of {base.name} in suite {self.suite.name} are "
+                    f"spent for proposer {candidate.proposal.proposer}: add tasks to its confirm "
+                    "split"
+                )
+                candidate.close(Decision.INSUFFICIENT_EVIDENCE, reason)
+                self._journal.closed(base, candidate)
+            else:
+                spent |= self._spent(candidate)
+                going.append(candidate)
+        return going
 
     def _registration(
         self,
@@ -277,7 +301,7 @@ class Evolver:
             rules=self.rules,
             order=order,
             enough=betting_limit(max(self.cohort_size, 1), self.rules.fdr),
-            lineage=_lineage(base, candidate),
+            lineage=self._lineage(candidate),
             blocks=blocks,
             pool=pool,
         )
@@ -336,8 +360,3 @@ class Evolver:
 def _lift(candidate: Candidate) -> float:
     lift = candidate.result.evidence.lift if candidate.result else None
     return -1.0 if lift is None else lift
-
-
-def _lineage(base: Package, candidate: Candidate) -> str:
-    """A revision of what a proposer tried before on this skill is of the same lineage."""
-    return f"{base.name}/{candidate.proposal.proposer}"

@@ -21,7 +21,7 @@ from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost
 from skillforge.core.package import Package
 from skillforge.core.rollout import Attempt
 from skillforge.core.task import Task
-from skillforge.errors import BudgetSpent, SkillforgeError
+from skillforge.errors import BudgetSpent, ConfigError, SkillforgeError
 from skillforge.ports import ChatModel, Clock, Worker
 
 Amount = TypeVar("Amount", int, float)
@@ -309,10 +309,18 @@ class MeteredWorker:
 
         Raises:
             BudgetSpent: With this attempt, the caps could be passed.
+            ConfigError: It cost more than its bound, so that no cap could hold.
         """
-        async with self.meter.reserve("worker", self.bound(task, skills)) as call:
+        most = self.bound(task, skills)
+        async with self.meter.reserve("worker", most) as call:
             attempt = await self.worker.attempt(task, skills, seed=seed)
             told = Cost(attempt.cost_usd, attempt.prompt_tokens + attempt.completion_tokens)
             if told != Cost():
                 call.cost = told
-            return attempt
+        if told.usd > most.usd or told.tokens > most.tokens:
+            raise ConfigError(
+                f"an attempt at task {task.id} cost ${told.usd:g} and {told.tokens} tokens; the "
+                f"suite says at most ${most.usd:g} and {most.tokens}: correct usd_per_attempt and "
+                "tokens_per_attempt in [worker]; what it cost is booked"
+            )
+        return attempt

@@ -39,6 +39,8 @@ class NightReport:
     skills: list[SkillReport] = field(default_factory=list)
     composition: CompositionReport | None = None
     """What the adopted edits do together; None where there were fewer than two."""
+    composed: bool = False
+    """Whether that has been measured, or need not be; until then the cohort stays open."""
     library_audits: list[LibraryAudit] = field(default_factory=list)
     promoted: list[Report] = field(default_factory=list)
     retired: list[Report] = field(default_factory=list)
@@ -104,7 +106,10 @@ class Nightly:
             await self._audit_library(report)
         except BudgetSpent as spent:
             report.stopped_by = str(spent)
-        report.promoted = self._close_cohort()
+            if report.composition is None and not report.composed:
+                report.composed = len(planned(self.evolver.bench, curator.state)[0]) < 2
+        if report.composed:
+            report.promoted = self._close_cohort()
         self.announce("re-indexing the library")
         self.make_retriever(curator.served())
         measured = {s.skill for s in report.skills}
@@ -116,13 +121,15 @@ class Nightly:
         """Measure what this night adopted together, and roll back what does harm together."""
         evolver, curator = self.evolver, self.evolver.curator
         edits, library = planned(evolver.bench, curator.state)
-        if len(edits) < 2:
+        report.composed = len(edits) < 2
+        if report.composed:
             return
         self.announce(f"measuring {len(edits)} adopted edits together")
         report.composition = CompositionReport(edits=edits)
         composer = Composer(
             bench=evolver.bench,
             rules=evolver.rules,
+            suite=self.suite.name,
             tasks=self.suite.select(split=Split.CONFIRM),
             library={name: curator.package(name, version) for name, version in library.items()},
             edited={edit.skill: curator.package(edit.skill, edit.version) for edit in edits},
@@ -133,6 +140,7 @@ class Nightly:
         )
         try:
             await composer.check(report.composition)
+            report.composed = True
         finally:
             self._take_back(report.composition)
 

@@ -194,20 +194,23 @@ class Bench:
 
     def _refuse_if_unreachable(self) -> None:
         if len(self._failures) >= INFRA_LIMIT:
-            raise InfraError(_unreachable(self._failures))
+            raise _unreachable(self._failures)
 
 
 def _refuse_if_nothing_worked(rollouts: Sequence[Rollout]) -> None:
     if rollouts and all(rollout.score is None for rollout in rollouts):
-        raise InfraError(_unreachable(rollouts))
+        raise _unreachable(rollouts)
 
 
-def _unreachable(failed: Sequence[Rollout]) -> str:
+def _unreachable(failed: Sequence[Rollout]) -> InfraError:
     failure = failed[-1].failure
-    why = f"in the {failure.where}: {failure.message}" if failure else "without a reason"
-    return (
-        f"{len(failed)} attempts in a row failed {why}; nothing was scored: check the model with "
-        "`skillforge doctor`, then run the same command again"
+    where = failure.where if failure else ""
+    why = f"in the {where}: {failure.message}" if failure else "without a reason"
+    mend = "check the model with `skillforge doctor`" if where == "model" else f"mend the {where}"
+    return InfraError(
+        f"{len(failed)} attempts in a row failed {why}; nothing was scored: {mend}, then run the "
+        "same command again",
+        where=where,
     )
 
 

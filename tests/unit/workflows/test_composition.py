@@ -35,6 +35,7 @@ def composition(world, worker, lines, *, caps=None, run="night"):
     composer = Composer(
         bench=world.bench(worker, caps=caps, run=run),
         rules=GateRules(max_tasks=100),
+        suite=tasks.name,
         tasks=tasks.select(split=Split.CONFIRM),
         library=old,
         edited=new,
@@ -68,7 +69,10 @@ def test_two_edits_that_clash_are_named_and_no_other(world, pair):
     assert names(report.harmful) == [set(pair)]
     assert [t["harmful"] for t in report.tests if set(t["skills"]) == set(pair)] == [True]
     used = [t["used"] for t in report.tests]
-    assert len(world.curator.state.spent_by("library/composition")) == sum(used)  # fresh each time
+    spent = world.curator.state.spent_by("planted/library/composition")
+    assert len(spent) == sum(used)  # fresh each time
+        used
+    )  # fresh each time
 
 
 def test_two_clashes_are_both_found(world):
@@ -149,3 +153,41 @@ def test_a_night_rolls_back_two_adopted_edits_that_clash(tmp_path):
     assert {n: world.curator.state.skill(n).current for n in before} == before
     assert report["promoted"] == []
     assert replay(world.ledger).problems == ()
+
+
+def test_a_night_cut_off_before_the_joint_test_leaves_its_cohort_to_the_next(tmp_path):
+    """What was adopted is promoted only once it has been measured together, if a night later."""
+    body = "# {0}\n\nAnswer oak pine questions.\n"
+    skills = [skill(n, body.format(n), "oak pine confirm question number") for n in ("oak", "pine")]
+    tasks = suite(["oak", "pine"], confirm=400)
+
+    def night(world, run, order, caps=None):
+        worker = PlantedWorker(base=0.2, examples=0.6)
+        evolver = Evolver(
+            bench=world.bench(worker, run=run, caps=caps),
+            curator=world.curator,
+            suite=tasks,
+            rules=GateRules(max_tasks=80),
+            settings=EvolveSettings(k=2),
+            retriever=retriever(world.curator.served()),
+            cohort_size=2,
+        )
+        settings = NightlySettings(library_audits=0)
+        night = Nightly(evolver=evolver, suite=tasks, settings=settings, make_retriever=retriever)
+        return asyncio.run(night.run(order)).to_json(), len(worker.calls)
+
+    undisturbed = make_world(tmp_path / "undisturbed", skills)
+    _, whole = night(undisturbed, "night-1", ["oak", "pine"])
+    joint = sum(
+        e.data["purpose"] == "confirm" and e.data["subject"].startswith(("with:", "without:"))
+        for e in undisturbed.ledger.events(kinds=("rollout.finished",))
+    )
+    world = make_world(tmp_path / "cut-off", skills)
+    first, _ = night(world, "night-1", ["oak", "pine"], Caps(rollouts=whole - joint))
+    assert all(entry["adopted"] for entry in first["skills"])
+    assert first["promoted"] == []
+    second, _ = night(world, "night-2", [])
+
+    assert [sorted(t["skills"]) for t in second["composition"]["tests"]] == [["oak", "pine"]]
+    assert second["composition"]["rolled_back"] == []
+    assert sorted(p["skill"] for p in second["promoted"]) == ["oak", "pine"]

@@ -277,3 +277,18 @@ def test_a_finite_pool_is_registered_with_all_fresh_tasks(tmp_path):
     assert registered
     assert all((r["pool"], len(r["order"])) == (120, 40) for r in registered)
     assert replay(world.ledger).problems == ()
+
+
+def test_where_all_confirm_tasks_are_spent_the_candidate_ends_without_evidence(tmp_path):
+    """Nothing is bet twice and nothing raised: a night goes on with its other skills."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    rules, tasks = GateRules(max_tasks=60), suite(["ask"], confirm=10)
+    asyncio.run(evolver(world, PlantedWorker(base=0.5), rules=rules, tasks=tasks).evolve("ask"))
+    second = evolver(world, PlantedWorker(base=0.5), rules=rules, tasks=tasks, run="run-2", seed=1)
+    report = asyncio.run(second.evolve("ask"))
+
+    ended = [c for c in report.candidates if "confirm tasks of ask in suite" in "".join(c.reasons)]
+    assert ended
+    assert {c.decision for c in ended} == {Decision.INSUFFICIENT_EVIDENCE}
+    assert report.adopted is None
+    assert replay(world.ledger).problems == ()
