@@ -71,8 +71,6 @@ def test_two_edits_that_clash_are_named_and_no_other(world, pair):
     used = [t["used"] for t in report.tests]
     spent = world.curator.state.spent_by("planted/library/composition")
     assert len(spent) == sum(used)  # fresh each time
-        used
-    )  # fresh each time
 
 
 def test_two_clashes_are_both_found(world):
