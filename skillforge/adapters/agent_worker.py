@@ -25,7 +25,7 @@ from skillforge.adapters.agent_tools import (
 from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, Message, ToolCall
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package
-from skillforge.core.prompts import AGENT_TEMPLATE, system_message
+from skillforge.core.prompts import AGENT_TEMPLATE, first_request
 from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.core.task import Task, WorkerSpec
 from skillforge.errors import ConfigError
@@ -134,19 +134,7 @@ class AgentWorker:
 
     def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
         """Return the first request: every skill is listed, none is shown."""
-        system = system_message("agent", self.spec.template, self.spec.preamble, skills)
-        return ChatRequest(
-            messages=(
-                Message(role="system", content=system),
-                Message(role="user", content=task.input),
-            ),
-            max_tokens=self.spec.max_tokens,
-            temperature=self.spec.temperature,
-            stop=self.spec.stop,
-            timeout=self.spec.timeout,
-            tools=self._declared,
-            affinity=json_digest([skill.version for skill in skills])[:16],
-        )
+        return first_request("agent", self.spec, task, skills, self._declared)
 
     def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
         """Return the most that one attempt can cost: its token limit at the model's prices.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from skillforge.core.chat import CallFailed, ChatRequest, Cost, Message
+from skillforge.core.chat import CallFailed, ChatRequest, Cost
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package
-from skillforge.core.prompts import CHAT_TEMPLATE, system_message
+from skillforge.core.prompts import CHAT_TEMPLATE, first_request
 from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.core.task import Task, WorkerSpec
 from skillforge.ports import ChatModel
@@ -28,18 +28,7 @@ class ChatWorker:
 
     def prompt(self, task: Task, skills: Sequence[Package]) -> ChatRequest:
         """Return the request for a task; skills enter without their frontmatter."""
-        system = system_message("chat", self.spec.template, self.spec.preamble, skills)
-        return ChatRequest(
-            messages=(
-                Message(role="system", content=system),
-                Message(role="user", content=task.input),
-            ),
-            max_tokens=self.spec.max_tokens,
-            temperature=self.spec.temperature,
-            stop=self.spec.stop,
-            timeout=self.spec.timeout,
-            affinity=json_digest([skill.version for skill in skills])[:16],
-        )
+        return first_request("chat", self.spec, task, skills)
 
     def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
         """Return the most that the one call of an attempt can cost."""

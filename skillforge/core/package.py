@@ -182,19 +182,7 @@ def unpack(manifest: bytes, blob: Callable[[str], bytes]) -> Package:
     Raises:
         SkillError: The manifest is none, or is cut or changed.
     """
-    try:
-        if not manifest.startswith(_MAGIC):
-            raise ValueError(f"expected it to start with {_MAGIC.decode().strip()!r}")
-        header = json.loads(manifest.removeprefix(_MAGIC))
-        rows = [
-            (str(path), bool(executable), digest) for path, executable, digest in header["files"]
-        ]
-        name = str(header["name"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise SkillError(
-            f"these {len(manifest)} bytes are no manifest of a skill ({error}); restore them from "
-            "a backup"
-        ) from error
+    name, rows = _read_manifest(manifest)
     files = {path: PackageFile(data=blob(digest), executable=run) for path, run, digest in rows}
     return Package(name=name, files=files)
 
@@ -203,4 +191,22 @@ def manifest_files(blob: bytes) -> tuple[str, ...]:
     """Return the hashes of the files that a manifest of `pack` names; none for any other bytes."""
     if not blob.startswith(_MAGIC):
         return ()
-    return tuple(digest for _, _, digest in json.loads(blob.removeprefix(_MAGIC))["files"])
+    _, rows = _read_manifest(blob)
+    return tuple(digest for _, _, digest in rows)
+
+
+def _read_manifest(manifest: bytes) -> tuple[str, list[tuple[str, bool, str]]]:
+    """Return the name of a package, and path, executable bit and hash of each of its files."""
+    try:
+        if not manifest.startswith(_MAGIC):
+            raise ValueError(f"expected it to start with {_MAGIC.decode().strip()!r}")
+        header = json.loads(manifest.removeprefix(_MAGIC))
+        rows = [
+            (str(path), bool(executable), digest) for path, executable, digest in header["files"]
+        ]
+        return str(header["name"]), rows
+    except (ValueError, TypeError, KeyError) as error:
+        raise SkillError(
+            f"these {len(manifest)} bytes are no manifest of a skill ({error}); restore them from "
+            "a backup"
+        ) from error

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from traceback import extract_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from skillforge.core.chat import ChatRequest, Message
+from skillforge.core.digest import json_digest
 from skillforge.core.package import Package
 from skillforge.core.shown import body_text
+from skillforge.core.task import Task, WorkerSpec
 from skillforge.errors import SuiteError
 
 if TYPE_CHECKING:
@@ -42,6 +45,33 @@ TEMPLATES = {"chat": CHAT_TEMPLATE, "agent": AGENT_TEMPLATE}
 
 Fields = Mapping[str, str]
 _SAMPLE = {"name": "a-skill", "description": "What it does.", "body": "How it is done."}
+
+
+def first_request(
+    kind: str,
+    spec: WorkerSpec,
+    task: Task,
+    skills: Sequence[Package],
+    tools: tuple[Mapping[str, Any], ...] = (),
+) -> ChatRequest:
+    """Return the request with which a ``chat`` or ``agent`` worker begins a task.
+
+    Raises:
+        SuiteError: The template of the suite does not fit these skills.
+    """
+    system = system_message(kind, spec.template, spec.preamble, skills)
+    return ChatRequest(
+        messages=(
+            Message(role="system", content=system),
+            Message(role="user", content=task.input),
+        ),
+        max_tokens=spec.max_tokens,
+        temperature=spec.temperature,
+        stop=spec.stop,
+        timeout=spec.timeout,
+        tools=tools,
+        affinity=json_digest([skill.version for skill in skills])[:16],
+    )
 
 
 def system_message(

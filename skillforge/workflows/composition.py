@@ -50,6 +50,8 @@ class AcceptedEdit:
 
 
 Edits = tuple[AcceptedEdit, ...]
+Shown = dict[str, tuple[Package, ...]]
+"""What each task gets, by its id."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,6 +93,8 @@ class Composer:
     wave: int
     max_tests: int = 40
     """Tests after which the search ends with what is proven by then."""
+    _before: Shown = field(default_factory=dict)
+    """What the library shows for each task, once it was asked."""
 
     @property
     def lineage(self) -> str:
@@ -135,9 +139,11 @@ class Composer:
     async def _harmful(self, edits: Edits, report: CompositionReport) -> bool:
         """Whether taking a set of edits back is proven to help, the rest being as it was."""
         number = len(report.tests) + 1
+        self._before = self._before or self._shown(self.library)
+        changed = {edit.skill: self.edited[edit.skill] for edit in edits}
         shown = {
-            f"without:{number}": self.library,
-            f"with:{number}": {**self.library, **{e.skill: self.edited[e.skill] for e in edits}},
+            f"without:{number}": self._before,
+            f"with:{number}": self._shown({**self.library, **changed}),
         }
         result = await self._contrast(number, shown)
         verdict = result is not None and result.decision is Decision.PROBATION
@@ -150,11 +156,8 @@ class Composer:
         )
         return verdict
 
-    async def _contrast(
-        self, number: int, libraries: Mapping[str, Mapping[str, Package]]
-    ) -> GateResult | None:
+    async def _contrast(self, number: int, shown: Mapping[str, Shown]) -> GateResult | None:
         """Let the gate compare two libraries; None where they show every task the same."""
-        shown = {subject: self._shown(library) for subject, library in libraries.items()}
         without, with_ = shown
         known = [r for r in registered(self.bench, "").values() if r.version == without]
         if not known:
@@ -183,7 +186,7 @@ class Composer:
         results = await confirm(self.bench, known, by_id, cells_for, wave=self.wave)
         return results[known[0].candidate]
 
-    def _shown(self, library: Mapping[str, Package]) -> dict[str, tuple[Package, ...]]:
+    def _shown(self, library: Mapping[str, Package]) -> Shown:
         """Return what a library shows for each task, through retrieval."""
         retriever = self.make_retriever(library)
         found = retriever.search_many([task.input for task in self.tasks], self.k)

@@ -244,9 +244,9 @@ class Evolver:
         A candidate whose lineage has spent every confirm task ends here, without evidence.
         """
         known = registered(self.bench, base.name)
-        missing = self._refuse_spent(base, [c for c in candidates if c.id not in known], tasks)
+        missing = [c for c in candidates if c.id not in known]
+        missing, spent = self._refuse_spent(base, missing, tasks)
         if missing:
-            spent = frozenset[str]().union(*map(self._spent, missing))
             fresh = [task for task in tasks if task.id not in spent]
             order = betting_order(fresh, self.rules, self.bench.seed, salt_of(base.name), 2)
             new = [self._registration(base, c, *order, pool=len(fresh)) for c in missing]
@@ -259,17 +259,19 @@ class Evolver:
         assert candidate.package is not None
         return f"{self.suite.name}/{candidate.package.name}/{candidate.proposal.proposer}"
 
-    def _spent(self, candidate: Candidate) -> frozenset[str]:
-        return self.curator.state.spent_by(self._lineage(candidate))
-
     def _refuse_spent(
         self, base: Package, candidates: Sequence[Candidate], tasks: Sequence[Task]
-    ) -> list[Candidate]:
-        """Close candidates that leave no fresh task to those they share an order with."""
+    ) -> tuple[list[Candidate], frozenset[str]]:
+        """Close candidates that leave no fresh task to those they share an order with.
+
+        Returns:
+            Those that go on, and the tasks that one of them has spent.
+        """
         every, spent = {task.id for task in tasks}, frozenset[str]()
         going: list[Candidate] = []
         for candidate in candidates:
-            if every <= spent | self._spent(candidate):
+            with_it = spent | self.curator.state.spent_by(self._lineage(candidate))
+            if every <= with_it:
                 reason = (
                     f"all {len(tasks)} confirm tasks of {base.name} in suite {self.suite.name} are "
                     f"spent for proposer {candidate.proposal.proposer}: add tasks to its confirm "
@@ -278,9 +280,9 @@ class Evolver:
                 candidate.close(Decision.INSUFFICIENT_EVIDENCE, reason)
                 self._journal.closed(base, candidate)
             else:
-                spent |= self._spent(candidate)
+                spent = with_it
                 going.append(candidate)
-        return going
+        return going, spent
 
     def _registration(
         self,

@@ -40,7 +40,7 @@ class NightReport:
     composition: CompositionReport | None = None
     """What the adopted edits do together; None where there were fewer than two."""
     composed: bool = False
-    """Whether that has been measured, or need not be; until then the cohort stays open."""
+    """Whether that has been measured to the end."""
     library_audits: list[LibraryAudit] = field(default_factory=list)
     promoted: list[Report] = field(default_factory=list)
     retired: list[Report] = field(default_factory=list)
@@ -88,7 +88,8 @@ class Nightly:
     async def run(self, order: Sequence[str]) -> NightReport:
         """Evolve the skills in order, audit the library, close the cohort, re-index.
 
-        A spent budget ends the evolving; the cohort is closed all the same.
+        A spent budget ends the evolving. The cohort is closed all the same, unless edits that were
+        adopted have yet to be measured together: the next night then does both.
 
         Raises:
             InfraError: The model cannot be reached; a rerun goes on from here.
@@ -106,9 +107,8 @@ class Nightly:
             await self._audit_library(report)
         except BudgetSpent as spent:
             report.stopped_by = str(spent)
-            if report.composition is None and not report.composed:
-                report.composed = len(planned(self.evolver.bench, curator.state)[0]) < 2
-        if report.composed:
+        edits, _ = planned(self.evolver.bench, curator.state)
+        if report.composed or len(edits) < 2:
             report.promoted = self._close_cohort()
         self.announce("re-indexing the library")
         self.make_retriever(curator.served())
@@ -121,8 +121,7 @@ class Nightly:
         """Measure what this night adopted together, and roll back what does harm together."""
         evolver, curator = self.evolver, self.evolver.curator
         edits, library = planned(evolver.bench, curator.state)
-        report.composed = len(edits) < 2
-        if report.composed:
+        if len(edits) < 2:
             return
         self.announce(f"measuring {len(edits)} adopted edits together")
         report.composition = CompositionReport(edits=edits)
