@@ -217,9 +217,7 @@ def pairs_frame(ledger: Ledger, candidate: str) -> pl.DataFrame:
     for event in _about(ledger, candidate):
         if event.kind == "gate.registered":
             registration = Registration.from_json(dict(event.data))
-            arms = (registration.base, registration.version)
-            events = ledger.events(run=event.run, kinds=ROLLOUTS, about=arms)
-            outcomes = registered_outcomes(map(read_rollout, events), registration)
+            outcomes = registered_outcomes(ledger.events, event.run, registration)
             rows = list(_running(outcomes, registration))
     return _frame(rows, _PAIRS)
 
@@ -240,7 +238,10 @@ def _running(outcomes: Sequence[Pair | Void], registration: Registration) -> Ite
     """Yield a row per outcome up to the verdict; a void moves no process."""
     rules, basis, position = registration.rules, registration.basis, 0
     course = run_course(outcomes, rules, basis, blocks=registration.blocks, pool=registration.pool)
-    for bet in range(find_stop(course, rules, basis, registration.enough).bets):
+    stop = find_stop(
+        course, rules, basis, registration.enough, on_probation=registration.on_probation
+    )
+    for bet in range(stop.bets):
         for outcome in outcomes[position : course.used[bet]]:
             position += 1
             row: dict[str, Any] = {"position": position, "task": outcome.task, "outcome": "void"}

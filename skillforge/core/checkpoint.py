@@ -12,7 +12,7 @@ from typing import Any
 from skillforge.core.digest import canonical_json
 from skillforge.core.library import LibraryState, SkillRecord, Status, VersionRecord
 
-FOLD = 1
+FOLD = 2
 """Number of the fold's rules; raise it with any change to what an event makes of the state."""
 
 

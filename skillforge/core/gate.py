@@ -67,7 +67,9 @@ class Stop(NamedTuple):
         return Decision.PROBATION if self.on_probation else Decision.INSUFFICIENT_EVIDENCE
 
 
-def find_stop(course: Course, rules: GateRules, basis: Basis, enough: float) -> Stop:
+def find_stop(
+    course: Course, rules: GateRules, basis: Basis, enough: float, *, on_probation: bool = False
+) -> Stop:
     """Find the first verdict along a course. It stands, whatever is bet later.
 
     Args:
@@ -76,13 +78,15 @@ def find_stop(course: Course, rules: GateRules, basis: Basis, enough: float) -> 
         basis: The registered claim.
         enough: E-value at which a candidate on probation needs no more tasks: cohort size / fdr
             passes e-BH whatever the others do. Stopping early never inflates error.
+        on_probation: Whether the version is served already. Then futility ends nothing, and harm
+            must reach what rolls a served version back, also where E began anew at 1.
 
     >>> ties = [Pair(task=f"t{i}", family="f", base=1.0, augmented=1.0) for i in range(50)]
     >>> course = run_course(ties, GateRules(), Basis.LIFT)
     >>> find_stop(course, GateRules(), Basis.LIFT, enough=20.0).bets
     36
     """
-    proven = _first(course.charged >= 1 / rules.alpha)
+    proven = 0 if on_probation else _first(course.charged >= 1 / rules.alpha)
     # A removal may be neutral and still right, so futility is a rule for lift alone.
     limit = 1 / rules.beta if basis is Basis.LIFT else np.inf
     harmed, futile = _first(course.harm >= 1 / rules.harm_stop), _first(course.futility >= limit)
@@ -95,7 +99,7 @@ def find_stop(course: Course, rules: GateRules, basis: Basis, enough: float) -> 
     if min(undone, satisfied) < bets:
         verdict = Decision.ROLLED_BACK if undone <= satisfied else Decision.PROBATION
         return Stop(min(undone, satisfied) + 1, verdict, on_probation=True)
-    return Stop(bets, None, on_probation=proven < bets)
+    return Stop(bets, None, on_probation=on_probation or proven < bets)
 
 
 def _first(hit: NDArray[np.bool_]) -> int:
@@ -115,6 +119,8 @@ class GateResult:
     final: bool
     """Whether nothing more is to be bet."""
     reasons: tuple[str, ...]
+    withheld: bool = False
+    """Whether the claim is proven, but what is the matter with the inputs forbids the verdict."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as the JSON object that the ledger keeps."""
@@ -136,6 +142,7 @@ def decide(
     stop: bool = True,
     blocks: Sequence[int] = (),
     pool: int = 0,
+    on_probation: bool = False,
 ) -> GateResult:
     """Run the gate over the completed prefix of the registered order.
 
@@ -153,6 +160,7 @@ def decide(
         stop: Whether a verdict ends the betting; a fixed-size study counts every pair.
         blocks: See `run_course`.
         pool: See `run_course`.
+        on_probation: See `find_stop`.
 
     Raises:
         StatisticsError: A task stands twice among the outcomes, or the pool is smaller.
@@ -164,7 +172,7 @@ def decide(
     ['insufficient_evidence', 'probation']
     """
     course = run_course(outcomes, rules, basis, blocks=blocks, pool=pool)
-    end = find_stop(course, rules, basis, enough)
+    end = find_stop(course, rules, basis, enough, on_probation=on_probation)
     bets = end.bets if stop else course.used.size
     used = int(course.used[bets - 1]) if bets else 0
     pairs = [o for o in outcomes[:used] if isinstance(o, Pair)]
@@ -177,7 +185,7 @@ def decide(
         alpha=rules.alpha,
     )
     decision, findings = end.decision, examine(pairs, evidence, basis)
-    reasons = [_because(decision, evidence, rules, basis)]
+    reasons = [_because(decision, evidence, rules, basis, served=on_probation)]
     withheld = decision is Decision.PROBATION and any(f.withholds for f in findings)
     for finding in findings:
         prefix = "verdict withheld: " if withheld and finding.withholds else ""
@@ -191,6 +199,7 @@ def decide(
         used=used,
         final=end.verdict is not None,
         reasons=tuple(reasons),
+        withheld=withheld,
     )
 
 
@@ -200,9 +209,13 @@ def _last(course: Course, bets: int) -> list[float]:
     return [float(path[bets - 1]) if bets else 1.0 for path in paths]
 
 
-def _because(decision: Decision, evidence: Evidence, rules: GateRules, basis: Basis) -> str:
+def _because(
+    decision: Decision, evidence: Evidence, rules: GateRules, basis: Basis, *, served: bool
+) -> str:
     claim, harm, pairs = evidence.e_value, evidence.e_harm, evidence.table.pairs
     match decision:
+        case Decision.PROBATION if served:
+            return f"served on probation; evidence for {basis.value} is now {claim:.3g}"
         case Decision.PROBATION:
             return f"evidence for {basis.value} reached 1/{rules.alpha:g}; now {claim:.3g}"
         case Decision.ROLLED_BACK:

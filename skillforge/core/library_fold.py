@@ -200,6 +200,10 @@ def _decided(work: _Work, event: Event) -> None:
         "rolled_back": Status.ROLLED_BACK,
     }.get(data["decision"], Status.REJECTED)
     work.set_outcome(data["skill"], data["version"], status)
+    if status is not Status.CANDIDATE:  # what waits to be adopted went on betting, and lost
+        waiting = work.staged.get(data["skill"], ())
+        lost = data["candidate"]
+        work.set_staged(data["skill"], (s for s in waiting if s.candidate != lost))
 
 
 def _staged(work: _Work, event: Event) -> None:

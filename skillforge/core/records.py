@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from skillforge.core.events import Event
@@ -45,9 +45,31 @@ _FIELDS = tuple(Rollout.__dataclass_fields__)
 
 
 def registered_outcomes(
-    rollouts: Iterable[Rollout], registration: Registration
+    events: Callable[..., Iterable[Event]], run: str, registration: Registration
 ) -> list[Pair | Void]:
-    """Join the two arms of a registration along its order, over the completed prefix."""
+    """Join the two arms of a registration along its order, over the completed prefix.
+
+    The two rollouts of a pair are always of one run: base rollouts are shared within a run only.
+
+    Args:
+        events: Reads events as `skillforge.ports.Ledger.events` does.
+        run: The run of the registration.
+        registration: What was registered; earlier runs that it carries are read as well.
+    """
+    arms = (registration.base, registration.version)
+    joined: list[Pair | Void] = []
+    for leg, order in registration.legs(run):
+        rollouts = map(read_rollout, events(run=leg, kinds=ROLLOUTS, about=arms))
+        found = _join(rollouts, registration, order)
+        joined += found
+        if len(found) < len(order):
+            break
+    return joined
+
+
+def _join(
+    rollouts: Iterable[Rollout], registration: Registration, order: Sequence[str]
+) -> list[Pair | Void]:
     arms: dict[str, dict[str, dict[int, Rollout]]] = {
         registration.base: {},
         registration.version: {},
@@ -60,4 +82,4 @@ def registered_outcomes(
         {task: list(replicates.values()) for task, replicates in arms[subject].items()}
         for subject in (registration.base, registration.version)
     )
-    return pair_up(registration.order, base, augmented, replicates=registration.rules.replicates)
+    return pair_up(order, base, augmented, replicates=registration.rules.replicates)

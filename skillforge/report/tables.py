@@ -38,10 +38,13 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | No
 
 
 def paired_table(reports: Sequence[Mapping[str, Any]]) -> None:
-    """Print one line per candidate: screen, the four outcomes, evidence, decision."""
+    """Print one line per candidate: screen, the four outcomes, evidence, decision.
+
+    ``looks`` are the runs that bet on it; ``of`` counts the candidates its cohort had started.
+    """
     columns = [
         "skill", "edit", "screen", "pairs", "gain", "regr", "resid", "retain",
-        "lift", "95% interval", "E", "E harm", "decision",
+        "lift", "95% interval", "E", "E harm", "looks", "of", "decision",
     ]  # fmt: skip
     rows = []
     for report in reports:
@@ -63,6 +66,8 @@ def paired_table(reports: Sequence[Mapping[str, Any]]) -> None:
                     interval(confirm.get("lift_interval")),
                     e_value(confirm.get("e_value")),
                     e_value(confirm.get("e_harm")),
+                    str(candidate["looks"] or "-"),
+                    str(candidate["tried"] or "-"),
                     " ".join([candidate["decision"], *(f"({word})" for word in now)]),
                 ]
             )

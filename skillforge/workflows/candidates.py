@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from skillforge.core.digest import json_digest
 from skillforge.core.edits import Edit, apply_edit
-from skillforge.core.gate import Basis, Decision, GateResult, basis_of
+from skillforge.core.gate import Basis, Decision, GateResult, Registration, basis_of
 from skillforge.core.leaks import LeakIndex
 from skillforge.core.library import LibraryState, Status
 from skillforge.core.lint import lint
@@ -18,6 +18,25 @@ from skillforge.core.undo_check import MIN_STATES, UndoCheck, check_undo
 from skillforge.errors import EditError
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.propose import Proposal, UnitUtility, warranted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a run left a candidate at the gate."""
+
+    run: str
+    registration: Registration
+    result: GateResult
+
+    @property
+    def e_value(self) -> float:
+        """The E that the gate and its cohort count."""
+        return self.result.evidence.e_charged
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether the claim needs no more tasks."""
+        return self.e_value >= self.registration.enough
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,8 +53,20 @@ class Candidate:
     reasons: tuple[str, ...] = ()
     rollback_reward: float | None = None
     screen: Report = field(default_factory=dict)
-    result: GateResult | None = None
+    standing: Standing | None = None
+    """Where the last run that bet on it left it; at first, an earlier run that it is carried from.
+    None for a candidate that has not come to the gate."""
     cost_usd: float = 0.0
+
+    @property
+    def result(self) -> GateResult | None:
+        """What the gate says of it so far."""
+        return None if self.standing is None else self.standing.result
+
+    def stand(self, standing: Standing) -> None:
+        """Take over where a run left the candidate."""
+        self.standing = standing
+        self.decision, self.reasons = standing.result.decision, standing.result.reasons
 
     def close(self, decision: Decision, reason: str) -> None:
         """End the candidate before the gate."""
@@ -63,6 +94,8 @@ class Candidate:
             "rollback_reward": self.rollback_reward,
             "screen": self.screen,
             "confirm": None if self.result is None else self.result.evidence.to_json(),
+            "looks": 0 if self.standing is None else self.standing.registration.looks,
+            "tried": None if self.standing is None else self.standing.registration.tried,
             "decision": None if self.decision is None else self.decision.value,
             "basis": basis_of(edit.op).value,
             "reasons": list(self.reasons),
@@ -86,7 +119,8 @@ def make_candidate(
         tasks: The propose split by task id, which citations may name.
         held_out: What the edit must not quote: confirm and sealed tasks.
     """
-    candidate = Candidate(id=candidate_id(run, base, proposal), proposal=proposal, package=None)
+    name = candidate_id(run, base.name, base.version, proposal)
+    candidate = Candidate(id=name, proposal=proposal, package=None)
     edit = proposal.edit
     if edit.op == "NOOP":
         candidate.close(Decision.NO_CHANGE, edit.summary)
@@ -108,9 +142,9 @@ def make_candidate(
     return candidate
 
 
-def candidate_id(run: str, base: Package, proposal: Proposal) -> str:
-    """Return the identity of a proposal for one version within one run."""
-    return json_digest([run, base.name, base.version, proposal.to_json()])[:12]
+def candidate_id(run: str, skill: str, base: str, proposal: Proposal) -> str:
+    """Return the identity of a proposal for one version of a skill within one run."""
+    return json_digest([run, skill, base, proposal.to_json()])[:12]
 
 
 def _require_anchor(base: Package, edit: Edit) -> None:
@@ -132,12 +166,14 @@ def _require_undo(undo: UndoCheck) -> None:
         )
 
 
-def refuse_repeats(candidates: Sequence[Candidate], state: LibraryState) -> None:
+def refuse_repeats(
+    candidates: Sequence[Candidate], state: LibraryState, undecided: Sequence[Candidate] = ()
+) -> None:
     """Refuse a candidate that equals another one of this run, or one that was rejected before.
 
-    One that ended without enough evidence may be tried again.
+    One that ended without enough evidence may be tried again, unless it still goes on.
     """
-    first: dict[str, str] = {}
+    first = {c.package.version: c.id for c in undecided if c.package is not None}
     for candidate in candidates:
         if candidate.package is None:
             continue

@@ -6,12 +6,12 @@ alone, so that `replay` can recompute every one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import GateResult, Registration, decide
-from skillforge.core.records import ROLLOUTS, read_rollout, registered_outcomes
+from skillforge.core.records import registered_outcomes
 from skillforge.core.task import Task
 from skillforge.errors import BudgetSpent
 from skillforge.ports import Ledger
@@ -29,7 +29,7 @@ async def confirm(
     *,
     wave: int,
 ) -> dict[str, GateResult]:
-    """Run registered contrasts that share a base and an order; return a result per candidate.
+    """Run registered contrasts that share base and fresh tasks; return a result per candidate.
 
     The base arm is run once for all of them. A spent budget ends the betting: the results then
     stand on the completed prefix.
@@ -38,7 +38,7 @@ async def confirm(
         BudgetSpent: As the last thing, after every decision has been written.
         InfraError: The model cannot be reached; nothing is decided, a rerun goes on from here.
     """
-    order = [tasks[name] for name in registrations[0].order] if registrations else []
+    order = [tasks[name] for name in registrations[0].fresh] if registrations else []
     spent: BudgetSpent | None = None
     for start in range(0, len(order), wave):
         active = [r for r in registrations if not read_result(bench.ledger, bench.run, r).final]
@@ -67,18 +67,27 @@ def read_result(ledger: Ledger, run: str, registration: Registration) -> GateRes
     Once a decision has been written down, it stands on the tasks that it used, also if a later
     rerun under a larger budget adds rollouts.
     """
-    arms = (registration.base, registration.version)
-    rollouts = map(read_rollout, ledger.events(run=run, kinds=ROLLOUTS, about=arms))
     used = _used(ledger, run, registration)
     result = decide(
-        registered_outcomes(rollouts, registration)[:used],
+        registered_outcomes(ledger.events, run, registration)[:used],
         registration.rules,
         registration.basis,
         enough=registration.enough,
         blocks=registration.blocks,
         pool=registration.pool,
+        on_probation=registration.on_probation,
     )
-    return result if used is None else replace(result, final=True)
+    reasons = (*result.reasons, *_history(registration))
+    return replace(result, reasons=reasons, final=result.final or used is not None)
+
+
+def _history(registration: Registration) -> Iterator[str]:
+    """Say what became of the evidence of earlier runs."""
+    if registration.carried:
+        runs = ", ".join(f"{bets} in {run}" for run, bets in registration.carried)
+        yield f"goes on with the evidence of earlier runs; tasks bet on: {runs}"
+    if registration.restarted:
+        yield f"evidence begins anew at 1: {registration.restarted}"
 
 
 def _used(ledger: Ledger, run: str, registration: Registration) -> int | None:
@@ -114,6 +123,8 @@ def _record(bench: Bench, registration: Registration, result: GateResult) -> Non
         "version": registration.version,
         "lineage": registration.lineage,
         "unused": list(registration.order[result.used :]),
+        "looks": registration.looks,
+        "tried": registration.tried,
         **result.to_json(),
     }
     bench.ledger.append([NewEvent(kind="gate.decided", data=data, run=bench.run)])

@@ -1,4 +1,4 @@
-"""Evolve one skill: diagnose → propose → refuse → screen → confirm → adopt.
+"""Evolve one skill: watch → diagnose → propose → refuse → screen → confirm → adopt.
 
 Each step reads what the one before it wrote, and writes its own result to the ledger before the
 next begins. Run again after a crash, every step finds what it had finished and goes on from there.
@@ -10,17 +10,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from skillforge.core.gate import Decision, GateRules, Registration, basis_of
+from skillforge.core.gate import Decision, GateRules
 from skillforge.core.leaks import LeakIndex
 from skillforge.core.library import require_served
-from skillforge.core.multiplicity import betting_limit
 from skillforge.core.package import Package
-from skillforge.core.records import ROLLOUTS, read_rollout
 from skillforge.core.rollout import Rollout
 from skillforge.core.task import Split, Suite, Task
 from skillforge.errors import BlobErased, BudgetSpent, SkillError, SuiteError
 from skillforge.ports import ChatModel
-from skillforge.workflows import contrast
+from skillforge.workflows import carry, contrast
+from skillforge.workflows.admission import Admission
 from skillforge.workflows.audit import audit_units, audited_units
 from skillforge.workflows.candidates import (
     Candidate,
@@ -29,14 +28,8 @@ from skillforge.workflows.candidates import (
     refuse_removals,
     refuse_repeats,
 )
-from skillforge.workflows.confirm import confirm, read_result, register, registered
-from skillforge.workflows.contrast import (
-    Context,
-    betting_order,
-    freeze_context,
-    salt_of,
-    spread,
-)
+from skillforge.workflows.confirm import registered
+from skillforge.workflows.contrast import Context, freeze_context, salt_of, spread
 from skillforge.workflows.curate import Curator
 from skillforge.workflows.journal import Journal
 from skillforge.workflows.propose import (
@@ -48,7 +41,7 @@ from skillforge.workflows.propose import (
 from skillforge.workflows.propose_llm import propose_llm
 from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.screen import keep_best, screen
-from skillforge.workflows.trial import Bench, Cell
+from skillforge.workflows.trial import Bench
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +53,7 @@ class EvolveSettings:
     anchors: int = 12
     """Tasks of the screen split that every candidate is screened on."""
     max_confirm: int = 3
-    """Candidates that go on to the gate."""
+    """New candidates that go on to the gate, and carried ones beside them: so many of either."""
     wave: int = 8
     """Confirm tasks run together before the gate looks again."""
     k: int = 1
@@ -93,23 +86,73 @@ class Evolver:
     async def evolve(self, skill: str) -> SkillReport:
         """Try to make one skill better; a spent budget ends it early with what there is.
 
+        What earlier runs left undecided goes on first: the version that is served on probation,
+        then, beside the new ones, up to ``max_confirm`` candidates.
+
         Raises:
             SkillError: The skill is unknown or retired.
             SuiteError: The suite has no tasks for it in one of the splits.
             InfraError: The model cannot be reached.
         """
         record = require_served(self.curator.state, skill)
-        base = self.curator.package(skill, self._journal.base_version(skill, record.current))
-        report = SkillReport(suite=self.suite.name, skill=skill, base=base.version)
+        report = SkillReport(suite=self.suite.name, skill=skill, base=record.current)
         tasks = {split: self._tasks(skill, split) for split in (*Split,) if split != Split.SEALED}
         every = [t for group in tasks.values() for t in group]
         context = freeze_context(self.retriever, skill, every, self.settings.k)
+        gate = self._admission(skill, tasks[Split.CONFIRM], context)
         try:
-            brief = await self._diagnose(base, tasks, context)
+            await self._watch(gate, report)
+        except BudgetSpent as spent:
+            report.stopped_by = str(spent)
+            return report
+        await self._improve(gate, report, tasks)
+        return report
+
+    def _admission(self, skill: str, tasks: Sequence[Task], context: Context) -> Admission:
+        return Admission(
+            bench=self.bench,
+            curator=self.curator,
+            rules=self.rules,
+            suite=self.suite.name,
+            skill=skill,
+            tasks=tasks,
+            context=context,
+            wave=self.settings.wave,
+            cohort_size=self.cohort_size,
+        )
+
+    async def _watch(self, gate: Admission, report: SkillReport) -> None:
+        """Let the version on probation bet on against its parent; roll it back if that says so."""
+        curator, skill = self.curator, report.skill
+        mine = [r.candidate for r in registered(self.bench, skill).values() if r.on_probation]
+        if mine:
+            candidate = carry.recall(curator, mine[0], run=self.bench.run)
+        else:
+            candidate = carry.watched(curator, self.suite.name, skill)
+        if candidate is None or candidate.standing is None:
+            return
+        report.candidates.append(candidate)
+        try:
+            if candidate.decision is not Decision.ROLLED_BACK:
+                parent = curator.package(skill, candidate.standing.registration.base)
+                await gate.decide(parent, [candidate], on_probation=True)
+        finally:
+            carry.take_back(curator, candidate)
+
+    async def _improve(
+        self, gate: Admission, report: SkillReport, tasks: Mapping[Split, Sequence[Task]]
+    ) -> None:
+        """Bring carried and new candidates to the gate, and serve the best that is proven."""
+        base, carried = self._start(report.skill)
+        report.base = base.version
+        report.candidates += carried
+        try:
+            brief = await self._diagnose(base, tasks, gate.context)
             report.audit = brief.audit
-            report.candidates = await self._candidates(brief, tasks)
-            await self._screen(base, report.candidates, tasks[Split.SCREEN], context)
-            await self._confirm(base, report.candidates, tasks[Split.CONFIRM], context)
+            new = await self._candidates(brief, tasks, carried)
+            report.candidates += new
+            await self._screen(base, new, tasks[Split.SCREEN], gate.context)
+            await gate.decide(base, [*carried, *(c for c in new if c.open)])
         except BudgetSpent as spent:
             report.stopped_by = str(spent)
             for candidate in report.candidates:
@@ -117,7 +160,16 @@ class Evolver:
                     candidate.close(Decision.INSUFFICIENT_EVIDENCE, str(spent))
                     self._journal.closed(base, candidate)
         self._serve(base, report)
-        return report
+
+    def _start(self, skill: str) -> tuple[Package, list[Candidate]]:
+        """Return the version that this run edits, and the earlier candidates that go on with it."""
+        curator = self.curator
+        current = curator.state.skill(skill).current
+        waiting = carry.undecided(curator, self.suite.name, skill, current)
+        chosen = [c.id for c in waiting[: self.settings.max_confirm]]
+        version, names = self._journal.started(skill, current, chosen)
+        found = [carry.recall(curator, name, run=self.bench.run) for name in names]
+        return curator.package(skill, version), [c for c in found if c is not None]
 
     def _tasks(self, skill: str, split: Split) -> tuple[Task, ...]:
         tasks = self.suite.select(skill=skill, split=split)
@@ -161,28 +213,31 @@ class Evolver:
         return output
 
     async def _candidates(
-        self, brief: Brief, tasks: Mapping[Split, Sequence[Task]]
+        self, brief: Brief, tasks: Mapping[Split, Sequence[Task]], carried: Sequence[Candidate]
     ) -> list[Candidate]:
-        proposals = self._journal.proposals(brief.package.name)
+        base, curator, suite = brief.package, self.curator, self.suite.name
+        proposals = self._journal.proposals(base.name)
         if proposals is None:
             proposals = [*propose_examples(brief), *propose_prune(brief)]
+            proposals += carry.rebased(curator, suite, base)
             if self.proposer is not None:
                 proposals += await propose_llm(brief, self.proposer)
             bill = self.bench.meter.unrecorded()
-            self._journal.remember(brief.package.name, proposals, bill)
+            self._journal.remember(base.name, proposals, bill)
         if self._held_out is None:
             self._held_out = LeakIndex(self.suite.tasks)
         held_out = self._held_out
         propose_tasks = {t.id: t for t in tasks[Split.PROPOSE]}
         candidates = [
-            make_candidate(self.bench.run, brief.package, proposal, propose_tasks, held_out)
+            make_candidate(self.bench.run, base, proposal, propose_tasks, held_out)
             for proposal in proposals
         ]
         if not brief.informative:
             refuse_removals(candidates)
-        refuse_repeats(candidates, self.curator.state)
+        waiting = carry.undecided(curator, suite, base.name, base.version)
+        refuse_repeats(candidates, curator.state, [*carried, *waiting])
         for candidate in candidates:
-            self._journal.proposed(brief.package, candidate)
+            self._journal.proposed(base, candidate)
         return candidates
 
     async def _screen(
@@ -199,120 +254,6 @@ class Evolver:
         for candidate in running:
             self._journal.screened(base, candidate)
 
-    async def _confirm(
-        self,
-        base: Package,
-        candidates: Sequence[Candidate],
-        tasks: Sequence[Task],
-        context: Context,
-    ) -> None:
-        """Let the gate decide on fresh confirm tasks; all candidates share the base rollouts."""
-        running = {c.id: c for c in candidates if c.open}
-        registrations = self._register(base, list(running.values()), tasks)
-        if not registrations:
-            return
-        packages = {c.package.version: c.package for c in running.values() if c.package}
-        packages[base.version] = base
-
-        def cells_for(subject: str, wave: Sequence[Task]) -> list[Cell]:
-            return contrast.arm_cells(
-                wave,
-                arm="base" if subject == base.version else "augmented",
-                package=packages[subject],
-                context=context,
-                purpose="confirm",
-                scope=self.bench.run,
-                replicates=self.rules.replicates,
-            )
-
-        by_id = {task.id: task for task in tasks}
-        try:
-            await confirm(self.bench, registrations, by_id, cells_for, wave=self.settings.wave)
-        finally:
-            for registration in registrations:
-                candidate = running[registration.candidate]
-                result = read_result(self.bench.ledger, self.bench.run, registration)
-                candidate.result, candidate.decision = result, result.decision
-                candidate.reasons = result.reasons
-                candidate.cost_usd += self._cost(candidate, "confirm")
-
-    def _register(
-        self, base: Package, candidates: Sequence[Candidate], tasks: Sequence[Task]
-    ) -> list[Registration]:
-        """Fix claim, rules and task order in the ledger before the first confirm rollout.
-
-        A candidate whose lineage has spent every confirm task ends here, without evidence.
-        """
-        known = registered(self.bench, base.name)
-        missing = [c for c in candidates if c.id not in known]
-        missing, spent = self._refuse_spent(base, missing, tasks)
-        if missing:
-            fresh = [task for task in tasks if task.id not in spent]
-            order = betting_order(fresh, self.rules, self.bench.seed, salt_of(base.name), 2)
-            new = [self._registration(base, c, *order, pool=len(fresh)) for c in missing]
-            register(self.bench, new)
-            known |= {registration.candidate: registration for registration in new}
-        return [known[candidate.id] for candidate in candidates if candidate.id in known]
-
-    def _lineage(self, candidate: Candidate) -> str:
-        """A revision of what a proposer tried before on this skill is of the same lineage."""
-        assert candidate.package is not None
-        return f"{self.suite.name}/{candidate.package.name}/{candidate.proposal.proposer}"
-
-    def _refuse_spent(
-        self, base: Package, candidates: Sequence[Candidate], tasks: Sequence[Task]
-    ) -> tuple[list[Candidate], frozenset[str]]:
-        """Close candidates that leave no fresh task to those they share an order with.
-
-        Returns:
-            Those that go on, and the tasks that one of them has spent.
-        """
-        every, spent = {task.id for task in tasks}, frozenset[str]()
-        going: list[Candidate] = []
-        for candidate in candidates:
-            with_it = spent | self.curator.state.spent_by(self._lineage(candidate))
-            if every <= with_it:
-                reason = (
-                    f"all {len(tasks)} confirm tasks of {base.name} in suite {self.suite.name} are "
-                    f"spent for proposer {candidate.proposal.proposer}: add tasks to its confirm "
-                    "split"
-                )
-                candidate.close(Decision.INSUFFICIENT_EVIDENCE, reason)
-                self._journal.closed(base, candidate)
-            else:
-                spent = with_it
-                going.append(candidate)
-        return going, spent
-
-    def _registration(
-        self,
-        base: Package,
-        candidate: Candidate,
-        order: tuple[str, ...],
-        blocks: tuple[int, ...],
-        *,
-        pool: int,
-    ) -> Registration:
-        assert candidate.package is not None
-        return Registration(
-            candidate=candidate.id,
-            skill=base.name,
-            base=base.version,
-            version=candidate.package.version,
-            basis=basis_of(candidate.proposal.edit.op),
-            rules=self.rules,
-            order=order,
-            enough=betting_limit(max(self.cohort_size, 1), self.rules.fdr),
-            lineage=self._lineage(candidate),
-            blocks=blocks,
-            pool=pool,
-        )
-
-    def _cost(self, candidate: Candidate, purpose: str) -> float:
-        about = (candidate.package.version,) if candidate.package else ()
-        events = self.bench.ledger.events(run=self.bench.run, kinds=ROLLOUTS, about=about)
-        return sum(r.cost_usd for r in map(read_rollout, events) if r.purpose == purpose)
-
     def _serve(self, base: Package, report: SkillReport) -> None:
         """Stage the proven candidate of the largest lift, and adopt it unless told to wait.
 
@@ -322,7 +263,9 @@ class Evolver:
         winners = [
             c
             for c in report.candidates
-            if c.decision is Decision.PROBATION and c.result is not None and c.package is not None
+            if c.decision is Decision.PROBATION
+            and c.package is not None
+            and c.package.version != base.version  # that one is served already
         ]
         if not winners:
             return

@@ -22,13 +22,25 @@ class Journal:
     ledger: Ledger
     run: str
 
-    def base_version(self, skill: str, current: str) -> str:
-        """Return the version that this run started from, also after it adopted another."""
+    def started(
+        self, skill: str, current: str, carried: Sequence[str]
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return what this run started from on a skill, also after it changed that.
+
+        Args:
+            skill: Name of the skill.
+            current: The version that is served.
+            carried: Candidates of earlier runs that go on.
+
+        Returns:
+            Base version and carried candidates, as they were when this was first asked.
+        """
         for event in self.ledger.events(run=self.run, kinds=("evolve.started",)):
             if event.data["skill"] == skill:
-                return str(event.data["base"])
-        self._record("evolve.started", {"skill": skill, "base": current})
-        return current
+                return str(event.data["base"]), tuple(event.data.get("carried", ()))
+        data = {"skill": skill, "base": current, "carried": list(carried)}
+        self._record("evolve.started", data)
+        return current, tuple(carried)
 
     def proposals(self, skill: str) -> list[Proposal] | None:
         """Return what was proposed for a skill, or None if nothing has been asked for yet."""

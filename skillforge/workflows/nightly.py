@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from skillforge.core.events import NewEvent
-from skillforge.core.gate import CohortMember, Decision, promote
+from skillforge.core.gate import Decision
 from skillforge.core.package import Package
 from skillforge.core.task import Split, Suite
 from skillforge.errors import BudgetSpent, SkillError
-from skillforge.ports import Ledger
 from skillforge.workflows.audit import Exposure, LibraryAudit, audit_skill, exposures
 from skillforge.workflows.candidates import SkillReport
+from skillforge.workflows.cohorts import close_cohorts
 from skillforge.workflows.composition import Composer, CompositionReport, planned
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.evolve import Evolver
 from skillforge.workflows.retrieve import Retriever
-from skillforge.workflows.vouch import undo_is_proven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +85,11 @@ class Nightly:
     """Told what begins, for progress."""
 
     async def run(self, order: Sequence[str]) -> NightReport:
-        """Evolve the skills in order, audit the library, close the cohort, re-index.
+        """Evolve the skills in order, audit the library, close the cohorts, re-index.
 
-        A spent budget ends the evolving. The cohort is closed all the same, unless edits that were
-        adopted have yet to be measured together: the next night then does both.
+        A spent budget ends the evolving. The night's own cohort, and those whose members went on,
+        are closed all the same, unless edits that were adopted have yet to be measured together:
+        the next night then does both.
 
         Raises:
             InfraError: The model cannot be reached; a rerun goes on from here.
@@ -109,7 +109,9 @@ class Nightly:
             report.stopped_by = str(spent)
         edits, _ = planned(self.evolver.bench, curator.state)
         if report.composed or len(edits) < 2:
-            report.promoted = self._close_cohort()
+            self.announce("closing the cohorts")
+            fdr = self.evolver.rules.fdr
+            report.promoted = close_cohorts(curator, self.evolver.bench.run, fdr)
         self.announce("re-indexing the library")
         self.make_retriever(curator.served())
         measured = {s.skill for s in report.skills}
@@ -219,87 +221,3 @@ class Nightly:
             except SkillError as error:
                 retired["reason"] = f"not retired: {error}"
         return retired
-
-    def _close_cohort(self) -> list[Report]:
-        """Let e-BH decide what is promoted among all that was started since the last time."""
-        bench = self.evolver.bench
-        closed = list(bench.ledger.events(run=bench.run, kinds=("cohort.closed",)))
-        if closed:
-            return list(closed[-1].data["promoted"])
-        started, versions = open_cohort(bench.ledger)
-        curator = self.evolver.curator
-        members = [
-            replace(m, decision=Decision.REFUSED)
-            if m.decision is Decision.PROBATION and not undo_is_proven(curator, m.candidate)
-            else m
-            for m in started
-        ]
-        promoted = [
-            {"candidate": name, "skill": versions[name][0], "version": versions[name][1]}
-            for name in promote(members, self.evolver.rules.fdr)
-        ]
-        data = {
-            "fdr": self.evolver.rules.fdr,
-            "members": [
-                {"candidate": m.candidate, "decision": m.decision.value, "e_value": m.e_value}
-                for m in members
-            ],
-            "promoted": promoted,
-        }
-        bench.ledger.append([NewEvent(kind="cohort.closed", data=data, run=bench.run)])
-        return promoted
-
-
-def open_cohort(ledger: Ledger) -> tuple[list[CohortMember], dict[str, tuple[str, str]]]:
-    """Return the candidates started since the last cohort was closed, and their versions.
-
-    Every candidate that was registered counts, also one that never came to a decision: its
-    e-value is then 1, the value at which it started. One that reached probation's evidence but was
-    not staged, or was rolled back since, is not to be served, and so cannot be promoted.
-    """
-    started: dict[str, tuple[str, str]] = {}
-    proposed: set[str] = set()
-    staged: dict[tuple[str, str], str] = {}
-    evidence: dict[str, CohortMember] = {}
-    for event in ledger.events(
-        kinds=(
-            "candidate.proposed",
-            "gate.registered",
-            "gate.decided",
-            "version.staged",
-            "version.rolled_back",
-            "version.withdrawn",
-            "cohort.closed",
-        )
-    ):
-        data = event.data
-        if event.kind == "cohort.closed":
-            started.clear()
-        elif event.kind == "candidate.proposed":
-            proposed.add(data["candidate"])
-        elif event.kind == "gate.registered" and data["candidate"] in proposed:
-            started[data["candidate"]] = (data["skill"], data["version"])
-        elif event.kind == "version.staged":
-            staged[data["skill"], data["version"]] = data["candidate"]
-        elif event.kind == "version.rolled_back":
-            staged.pop((data["skill"], data["from"]), None)
-        elif event.kind == "version.withdrawn":
-            staged.pop((data["skill"], data["version"]), None)
-        elif event.kind == "gate.decided":
-            evidence[data["candidate"]] = CohortMember(
-                candidate=data["candidate"],
-                decision=Decision(data["decision"]),
-                e_value=data["confirm"]["e_charged"],
-            )
-    standing = set(staged.values())
-    return [_member(name, evidence.get(name), name in standing) for name in started], started
-
-
-def _member(name: str, found: CohortMember | None, staged: bool) -> CohortMember:
-    """Return a candidate as its cohort counts it."""
-    undecided = Decision.INSUFFICIENT_EVIDENCE
-    if found is None:
-        return CohortMember(candidate=name, decision=undecided, e_value=1.0)
-    if found.decision is Decision.PROBATION and not staged:
-        return replace(found, decision=undecided)
-    return found

@@ -48,14 +48,17 @@ class Proposal:
     proposer: str
     edit: Edit
     citations: tuple[Citation, ...] = ()
+    again: str = ""
+    """Candidate that was this edit of another base version; "" for a proposal of its own."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the proposal as a JSON object."""
-        return {
+        data = {
             "proposer": self.proposer,
             "edit": self.edit.to_json(),
             "citations": [c.to_json() for c in self.citations],
         }
+        return data | ({"again": self.again} if self.again else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Proposal:
@@ -64,6 +67,7 @@ class Proposal:
             proposer=data["proposer"],
             edit=Edit.from_json(data["edit"]),
             citations=tuple(Citation(**c) for c in data["citations"]),
+            again=data.get("again", ""),
         )
 
 

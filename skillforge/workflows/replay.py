@@ -75,10 +75,10 @@ def replay(ledger: Ledger) -> Replay:
 def _decision(ledger: Ledger, event: Event) -> Iterator[str]:
     """Say where a decision differs from what its rollouts say."""
     candidate = event.data["candidate"]
-    registrations = ledger.events(kinds=("gate.registered",), about=(candidate,))
-    for registered in registrations:
+    about = (candidate,)
+    for registered in ledger.events(run=event.run, kinds=("gate.registered",), about=about):
         registration = Registration.from_json(dict(registered.data))
-        again = read_result(ledger, registered.run, registration).to_json()
+        again = read_result(ledger, event.run, registration).to_json()
         for key, value in again.items():
             if event.data[key] != value:
                 yield (

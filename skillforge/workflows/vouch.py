@@ -60,7 +60,8 @@ def undo_is_proven(curator: Curator, candidate: str) -> bool:
         try:
             base = curator.package(skill, event.data["base"])
             made = Journal(ledger=curator.ledger, run=event.run).proposals(skill) or []
-            edits = [p.edit for p in made if candidate_id(event.run, base, p) == candidate]
+            ids = [candidate_id(event.run, skill, base.version, p) for p in made]
+            edits = [p.edit for p, name in zip(made, ids, strict=True) if name == candidate]
             made_again = [apply_edit(base, edit).package.version for edit in edits]
             return made_again == [event.data["version"]] and check_undo(base, edits[0]).verified
         except (EditError, LedgerError):

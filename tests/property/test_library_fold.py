@@ -46,6 +46,8 @@ class Life:
     """Candidates proposed: (id, skill, version)."""
     registered: list = field(default_factory=list)
     """Candidates registered: (id, skill, version, lineage, order)."""
+    known: list = field(default_factory=list)
+    """Candidates decided before: (id, skill, version, lineage, tasks that were bet on)."""
     proven: list = field(default_factory=list)
     """Candidates on probation: (id, skill, version)."""
     staged: dict = field(default_factory=dict)
@@ -150,8 +152,23 @@ def decided(life, pick):
     life.used.setdefault(lineage, set()).update(order[:used])
     data = {"candidate": candidate, "skill": skill, "version": version, "lineage": lineage}
     life.add("gate.decided", decision=decision, unused=order[used:], **data)
+    life.known.append((candidate, skill, version, lineage, order[:used]))
     if decision == "probation":
         life.proven.append((candidate, skill, version))
+    elif decision in ("rejected_harm", "rolled_back"):
+        waiting = life.staged.get(skill, [])
+        life.staged[skill] = [s for s in waiting if s[2] != candidate]
+
+
+def carried(life, pick):
+    """A candidate goes on in a later run: what it bet on stands before new tasks."""
+    ready = [k for k in life.known if k[0] not in {entry[0] for entry in life.registered}]
+    if ready:
+        candidate, skill, version, lineage, bet = ready[pick % len(ready)]
+        order = [*bet, *(f"n{life.number()}" for _ in range(1 + pick % 3))]
+        data = {"candidate": candidate, "skill": skill, "version": version, "lineage": lineage}
+        life.add("gate.registered", order=order, carried=[["run-1", len(bet)]], **data)
+        life.registered.append((candidate, skill, version, lineage, order))
 
 
 def staged(life, pick):
@@ -243,7 +260,18 @@ def bystander(life, pick):
 
 ACTIONS = (
     *(imported, started, finished, proposed, proposed, closed, registered, registered),
-    *(decided, decided, staged, staged, adopted, adopted, rolled_back, cohort_closed, retired),
+    *(
+        decided,
+        decided,
+        carried,
+        staged,
+        staged,
+        adopted,
+        adopted,
+        rolled_back,
+        cohort_closed,
+        retired,
+    ),
     *(restored, withdrawn, written, bystander),
 )
 

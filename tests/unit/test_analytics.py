@@ -8,7 +8,7 @@ from support.world import PlantedWorker, make_world, skill
 from skillforge import analytics
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import Basis, GateRules, Registration, decide
-from skillforge.core.records import ROLLOUTS, read_rollout, registered_outcomes
+from skillforge.core.records import ROLLOUTS, registered_outcomes
 from skillforge.errors import SkillError
 
 
@@ -122,8 +122,7 @@ def test_running_evidence_is_the_gates(evolved):
     world, _ = evolved
     for event in world.ledger.events(kinds=("gate.registered",)):
         registration = Registration.from_json(dict(event.data))
-        rollouts = [read_rollout(e) for e in world.ledger.events(run=event.run, kinds=ROLLOUTS)]
-        outcomes = registered_outcomes(rollouts, registration)
+        outcomes = registered_outcomes(world.ledger.events, event.run, registration)
         frame = analytics.pairs_frame(world.ledger, registration.candidate)
         for n, row in enumerate(frame.iter_rows(named=True), start=1):
             result = decide(

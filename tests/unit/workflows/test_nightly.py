@@ -5,9 +5,10 @@ import asyncio
 from support.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, skill, suite
 
 from skillforge.core.gate import GateRules
+from skillforge.workflows.cohorts import OPEN, read_cohorts
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps
-from skillforge.workflows.nightly import Nightly, NightlySettings, open_cohort
+from skillforge.workflows.nightly import Nightly, NightlySettings
 from skillforge.workflows.replay import replay
 from skillforge.workflows.retrieve import build_retriever
 
@@ -99,7 +100,7 @@ def test_every_started_candidate_counts_in_its_cohort(tmp_path):
     assert [m["candidate"] for m in closed.data["members"]] == [
         e.data["candidate"] for e in started if e.data["candidate"] in proposed
     ]
-    assert open_cohort(world.ledger)[0] == []
+    assert read_cohorts(world.ledger).members(OPEN) == []
 
 
 def test_the_same_night_again_changes_nothing(tmp_path):
