@@ -61,7 +61,7 @@ _DECISIONS = {
     "retained": "Int64", "dropped": "Int64",
     "lift": "Float64", "lift_low": "Float64", "lift_high": "Float64",
     "e_value": "Float64", "e_harm": "Float64", "e_futility": "Float64", "mde": "Float64",
-    "decision": "String", "reasons": "Strings",
+    "looks": "Int64", "tried": "Int64", "decision": "String", "reasons": "Strings",
 }
 _PAIRS = {
     "position": "Int64", "task": "String", "family": "String",
@@ -141,7 +141,8 @@ def decisions_frame(ledger: Ledger) -> pl.DataFrame:
     The screen's reward and the confirm numbers are null for candidates that did not come so far;
     ``decision`` is null while there is none, and `promoted` once a cohort has promoted the
     candidate. An audit of a whole skill is a candidate too, of the proposer `library-audit`.
-    ``lift``, its 95 % interval and the MDE are differences of scores in [-1, 1].
+    ``lift``, its 95 % interval and the MDE are differences of scores in [-1, 1]; ``looks`` counts
+    the runs that bet on it, ``tried`` the candidates that its cohort had started by then.
     """
     rows: dict[str, dict[str, Any]] = {}
     for event in ledger.events(kinds=tuple(_CANDIDATE_STEPS)):
@@ -182,7 +183,8 @@ def _decided(event: Event) -> _Step:
     data, numbers = event.data, event.data["confirm"]
     low, high = numbers["lift_interval"] or (None, None)
     values = {"lift_low": low, "lift_high": high, "dropped": sum(numbers["dropped"].values())}
-    known = {name: data[name] for name in ("decision", "basis", "reasons")}
+    names = ("decision", "basis", "reasons", "looks", "tried")
+    known = {name: data[name] for name in names if name in data}
     yield data["candidate"], {**numbers, **known, **values}
 
 

@@ -27,6 +27,7 @@ from skillforge.core.library import require_served
 from skillforge.core.task import Split
 from skillforge.errors import BudgetSpent, SuiteError
 from skillforge.report import tables
+from skillforge.workflows import carry
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.estimate import estimate
 
@@ -103,7 +104,7 @@ def evolve(
         engine = make_engine(session, suite, paying)
         engine.stage_only = stage_only
         require_served(session.curator.state, skill)
-        expected = _estimate(engine, [skill], *_evolve_range(engine))
+        expected = _estimate(engine, [skill], *_evolve_range(engine, [skill]))
         if paying.dry_run:
             return show_estimate(expected, as_json)
         report, spend = drive(with_fallback(engine, partial(jobs.evolve_skill, skill=skill)))
@@ -164,8 +165,7 @@ def show_night_estimate(engine: Engine, order: list[str], as_json: bool) -> int:
 
 
 def _estimate_night(engine: Engine, order: list[str]) -> Report:
-    low, high = _evolve_range(engine)
-    return _estimate(engine, order, low * len(order), high * len(order))
+    return _estimate(engine, order, *_evolve_range(engine, order))
 
 
 def show_night(data: Mapping[str, Any]) -> None:
@@ -260,12 +260,14 @@ def units(
     return EXIT_OK
 
 
-def _evolve_range(engine: Engine) -> tuple[int, int]:
-    """Return the fewest and most rollouts of evolving one skill."""
+def _evolve_range(engine: Engine, skills: list[str]) -> tuple[int, int]:
+    """Return the fewest and most rollouts of evolving some skills."""
     s, units, candidates = engine.evolve_settings, 12, 4
+    curator, suite = engine.session.curator, engine.suite.name
     fixed = s.propose_tasks + s.anchors
     most = fixed + s.anchors * (units + candidates) + engine.rules.max_tasks * (1 + s.max_confirm)
-    return fixed, most
+    carried = sum(carry.arms(curator, suite, skill, s.max_confirm) for skill in skills)
+    return fixed * len(skills), most * len(skills) + engine.rules.max_tasks * carried
 
 
 def _estimate(engine: Engine, skills: list[str], low: int, high: int) -> Report:

@@ -69,6 +69,20 @@ def watched(curator: Curator, suite: str, skill: str) -> Candidate | None:
     return _read(curator, adopted[-1], standing)
 
 
+def arms(curator: Curator, suite: str, skill: str, most: int) -> int:
+    """Return how many rollouts of each task a run on a skill adds for what is carried, at most.
+
+    Args:
+        curator: Knows ledger and packages.
+        suite: Name of the suite.
+        skill: Name of the skill.
+        most: Candidates that go on at once.
+    """
+    served = curator.state.skill(skill).current
+    going = min(most, len(undecided(curator, suite, skill, served)))
+    return going + (0 if watched(curator, suite, skill) is None else 2)
+
+
 def recall(curator: Curator, candidate: str, *, run: str) -> Candidate | None:
     """Return a candidate as it stood before a run; None where that cannot be read any more."""
     standing = standing_of(curator.ledger, candidate, without=run)

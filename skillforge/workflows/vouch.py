@@ -39,6 +39,8 @@ def evidence_of(ledger: Ledger, state: LibraryState, skill: str) -> dict[str, An
                 "basis": decision.get("basis"),
                 "confirm": decision.get("confirm"),
                 "reasons": decision.get("reasons", []),
+                "looks": decision.get("looks", 0),
+                "tried": decision.get("tried"),
             }
         )
         version = found.parent

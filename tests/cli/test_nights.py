@@ -1,0 +1,60 @@
+"""Two nights of one project: what the first leaves undecided goes on in the second."""
+
+from support.processes import Done
+from support.small_project import events, write_project
+
+from skillforge.adapters.models import load_litellm
+from skillforge.cli.main import run
+
+NIGHT = ("nightly", "--suite", "small", "--json")
+
+
+def candidates(report):
+    """Return the candidates of a night that came to the gate, by id."""
+    every = (c for skill in report["skills"] for c in skill["candidates"])
+    return {c["id"]: c for c in every if c["confirm"]}
+
+
+def test_candidates_without_a_verdict_go_on_the_next_night(server, tmp_path, monkeypatch, capfd):
+    """They keep id and evidence on fresh tasks; cohorts stay apart; replay joins both nights.
+
+    In one process, so that the embedder is loaded once.
+    """
+    root = write_project(tmp_path / "project", server.url)
+    text = (root / "skillforge.toml").read_text().replace("max_tasks = 40", "max_tasks = 8")
+    text = text.replace("[nightly]\n", '[nightly]\nskills = ["shout", "yell"]\n')
+    (root / "skillforge.toml").write_text(text)
+    monkeypatch.setenv("OPENAI_API_KEY", "test")
+    monkeypatch.chdir(root)
+    load_litellm()
+    capfd.readouterr()
+
+    def call(*arguments: str) -> Done:
+        code = run(list(arguments))
+        out, err = capfd.readouterr()
+        assert code == 0, out + err
+        return Done(code=code, stdout=out, stderr=err)
+
+    first, second = call(*NIGHT).json, call(*NIGHT).json
+    before, after = candidates(first), candidates(second)
+    carried = before.keys() & after.keys()
+    assert carried
+    for name in carried:
+        assert (before[name]["looks"], after[name]["looks"]) == (1, 2)
+        assert after[name]["confirm"]["pairs"] > before[name]["confirm"]["pairs"]
+        assert f"in {first['run_id']}" in after[name]["reasons"][-1]
+    assert all(after[name]["looks"] == 1 for name in after.keys() - carried)
+    low, high = second["estimate"]["rollouts"]
+    assert low <= second["spend"]["rollouts"] <= high
+
+    orders = [event["order"] for event in events(root, "gate.registered")]
+    assert all(len(set(order)) == len(order) for order in orders)
+    closed = events(root, "cohort.closed")
+    own, new, again = ({m["candidate"] for m in cohort["members"]} for cohort in closed)
+    names = [cohort["cohort"] for cohort in closed]
+    assert names == [first["run_id"], second["run_id"], first["run_id"]]
+    assert own == again
+    assert not own & new
+    assert call("replay", "--json").json["problems"] == []
+    shown = call("nightly", "--suite", "small", "--max-rollouts", "30").stdout
+    assert "looks  of  decision" in shown
