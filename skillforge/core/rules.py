@@ -61,7 +61,7 @@ class GateRules:
     fdr: float = 0.10
     """Share of false discoveries allowed among the promotions of one cohort."""
     max_tasks: int = 200
-    """Most confirm tasks that one candidate may use."""
+    """Most fresh confirm tasks that one candidate may use in one run."""
     replicates: int = 1
     """Rollouts of each task and arm; a task bets the difference of its means."""
     inference: Inference = "tasks"

@@ -40,6 +40,11 @@ class Cohorts:
         """Return how many candidates a cohort has started."""
         return sum(home == cohort for home in self.homes.values())
 
+    def closed_by(self, event: Event) -> str:
+        """Return which of the cohorts, as they stood before it, an event closes."""
+        name = str(event.data.get("cohort", event.run))
+        return name if name in self.homes.values() else OPEN
+
     def members(self, cohort: str) -> list[CohortMember]:
         """Return the candidates of a cohort, each at its current E.
 
@@ -100,7 +105,7 @@ class Cohorts:
                 self._found[known.candidate] = replace(known, decision=Decision.PROMOTED)
 
 
-_KINDS = (
+KINDS = (
     "candidate.proposed",
     "gate.registered",
     "gate.decided",
@@ -109,12 +114,13 @@ _KINDS = (
     "version.withdrawn",
     "cohort.closed",
 )
+"""Kinds of event that say something of candidates and cohorts."""
 
 
 def read_cohorts(ledger: Ledger) -> Cohorts:
     """Read every cohort from the ledger."""
     cohorts = Cohorts()
-    for event in ledger.events(kinds=_KINDS):
+    for event in ledger.events(kinds=KINDS):
         cohorts.add(event)
     return cohorts
 

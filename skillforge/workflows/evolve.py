@@ -228,14 +228,16 @@ class Evolver:
             self._held_out = LeakIndex(self.suite.tasks)
         held_out = self._held_out
         propose_tasks = {t.id: t for t in tasks[Split.PROPOSE]}
-        candidates = [
+        going_on = {c.package.version for c in carried if c.package is not None}
+        made = (
             make_candidate(self.bench.run, base, proposal, propose_tasks, held_out)
             for proposal in proposals
-        ]
+        )
+        candidates = [c for c in made if c.package is None or c.package.version not in going_on]
         if not brief.informative:
             refuse_removals(candidates)
         waiting = carry.undecided(curator, suite, base.name, base.version)
-        refuse_repeats(candidates, curator.state, [*carried, *waiting])
+        refuse_repeats(candidates, curator.state, waiting)
         for candidate in candidates:
             self._journal.proposed(base, candidate)
         return candidates

@@ -12,6 +12,7 @@ from skillforge.core.library import LibraryState
 from skillforge.core.library_fold import FOLDED, fold
 from skillforge.errors import LedgerError
 from skillforge.ports import Ledger
+from skillforge.workflows.cohorts import KINDS, Cohorts
 from skillforge.workflows.confirm import read_result
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.curate import load_state
@@ -59,8 +60,7 @@ def replay(ledger: Ledger) -> Replay:
     decided = list(ledger.events(kinds=("gate.decided",)))
     for event in decided:
         problems += _decision(ledger, event)
-    for event in ledger.events(kinds=("cohort.closed",)):
-        problems += _cohort(event)
+    problems += _cohorts(ledger)
     problems += [*_checkpoint(ledger), *ledger.damaged_blobs()]
     return Replay(
         events=ledger.head,
@@ -89,7 +89,23 @@ def _decision(ledger: Ledger, event: Event) -> Iterator[str]:
     yield f"decision of {candidate}: it was never registered"
 
 
-def _cohort(event: Event) -> Iterator[str]:
+def _cohorts(ledger: Ledger) -> Iterator[str]:
+    """Say where a cohort was closed on other members or E-values than the events before it give."""
+    cohorts = Cohorts()
+    for event in ledger.events(kinds=KINDS):
+        if event.kind == "cohort.closed":
+            counted = {m.candidate: m.e_value for m in cohorts.members(cohorts.closed_by(event))}
+            said = {m["candidate"]: m["e_value"] for m in event.data["members"]}
+            if said != counted:
+                yield (
+                    f"cohort closed by event {event.seq}: the ledger says its members and their E "
+                    f"are {said}, the decisions before it say {counted}"
+                )
+            yield from _promotions(event)
+        cohorts.add(event)
+
+
+def _promotions(event: Event) -> Iterator[str]:
     members = [
         CohortMember(
             candidate=m["candidate"], decision=Decision(m["decision"]), e_value=m["e_value"]

@@ -4,41 +4,19 @@ import asyncio
 import math
 from dataclasses import replace
 
+from support.proposals import propose
 from support.world import PlantedWorker, make_world, skill, suite
 
 from skillforge.adapters.executors import AsyncioExecutor
-from skillforge.core.edits import Edit, apply_edit
 from skillforge.core.gate import GateRules
 from skillforge.core.task import Split
 from skillforge.workflows import carry
 from skillforge.workflows.admission import Admission
-from skillforge.workflows.candidates import Candidate, candidate_id
 from skillforge.workflows.contrast import Context
-from skillforge.workflows.journal import Journal
-from skillforge.workflows.propose import Proposal
 from skillforge.workflows.replay import replay
 
 SKILLS, EDITS, NIGHT = 12, 10, 32
 """Skills, edits of each, and fresh tasks that a night bets on for each edit."""
-
-
-def propose(world, run, base):
-    """Write edits down that say something and change nothing, as a run of `evolve` does."""
-    journal = Journal(ledger=world.ledger, run=run)
-    edits = [Edit(op="CREATE", content=f"Remark {n}.", summary="a remark") for n in range(EDITS)]
-    proposals = [Proposal(proposer="author", edit=edit) for edit in edits]
-    journal.remember(base.name, proposals, {})
-    candidates = [
-        Candidate(
-            id=candidate_id(run, base.name, base.version, proposal),
-            proposal=proposal,
-            package=apply_edit(base, proposal.edit).package,
-        )
-        for proposal in proposals
-    ]
-    for candidate in candidates:
-        journal.proposed(base, candidate)
-    return candidates
 
 
 def test_candidates_carried_over_two_nights_rarely_reach_probation(tmp_path):
@@ -61,10 +39,10 @@ def test_candidates_carried_over_two_nights_rarely_reach_probation(tmp_path):
             cohort_size=SKILLS * EDITS,
         )
 
-    carried = 0
+    remarks, carried = [f"Remark {n}." for n in range(EDITS)], 0
     for name in names:
         base = world.curator.package(name)
-        asyncio.run(betting(name, 1).decide(base, propose(world, "night-1", base)))
+        asyncio.run(betting(name, 1).decide(base, propose(world, "night-1", base, remarks)))
         undecided = carry.undecided(world.curator, tasks.name, name, base.version)
         asyncio.run(betting(name, 2).decide(base, undecided))
         carried += len(undecided)

@@ -5,14 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from support.proposals import propose
 from support.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, skill, suite
 
+from skillforge.core.events import NewEvent
 from skillforge.core.gate import Decision, GateRules, Registration, decide
 from skillforge.core.package import Package
 from skillforge.core.records import registered_outcomes
 from skillforge.core.task import Split, Task
 from skillforge.errors import SkillError
 from skillforge.workflows import carry
+from skillforge.workflows.admission import Admission
+from skillforge.workflows.contrast import Context
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.nightly import Nightly, NightlySettings
 from skillforge.workflows.replay import replay
@@ -112,10 +116,11 @@ def undecided(tmp_path):
 def test_a_candidate_without_a_verdict_goes_on_with_its_evidence(undecided):
     """Four tasks tonight and four last night are eight: E, counts and looks go on."""
     world, before = undecided
-    _, report = run_night(world, run="night-2")
+    _, report = run_night(world, run="night-2", cohort_size=9)
     (after,) = [c for c in report.candidates if c.id == before.id]
 
     assert after.decision is Decision.PROBATION
+    assert after.standing.registration.enough == before.standing.registration.enough
     assert after.result.evidence.table.pairs == after.result.evidence.table.gains == 8
     assert after.result.evidence.e_value == pytest.approx(43.1, abs=0.1)
     assert report.adopted == after.package.version == world.library.read("ask").version
@@ -160,14 +165,15 @@ def test_new_candidates_bet_beside_carried_ones_on_the_same_tasks(undecided):
 
 
 def test_the_same_edit_is_not_tried_beside_itself(tmp_path):
-    """A proposal of what an undecided candidate is already is refused by name."""
+    """A proposal of what a carried candidate is already is that candidate, and goes on as such."""
     world = make_world(tmp_path, [skill("ask", BODY)])
     for run in ("night-1", "late-1"):  # of equal seeds, so that the proposals are equal too
         _, report = run_night(world, run=run)
 
-    carried, again = (c for c in report.candidates if c.proposal.proposer == "examples")
-    assert (carried.standing.registration.looks, again.decision) == (2, Decision.REFUSED)
-    assert carried.id in again.reasons[0]
+    (carried,) = [c for c in report.candidates if c.proposal.proposer == "examples"]
+    assert carried.standing.registration.looks == 2
+    proposed = [e.data["candidate"] for e in world.ledger.events(kinds=("candidate.proposed",))]
+    assert len(proposed) == len(set(proposed))
 
 
 @pytest.mark.parametrize(
@@ -266,17 +272,34 @@ def test_without_fresh_tasks_a_candidate_stays_as_it_is(tmp_path):
     assert (after.decision, after.result.evidence.table.pairs) == (Decision.PROBATION, 8)
 
 
-def test_carried_candidates_are_bounded_and_the_strongest_goes_first(undecided):
-    """No more go on than ``max_confirm``, beside as many new ones."""
-    world, before = undecided
-    rejected = GateRules(max_tasks=4)
-    _, second = run_night(world, run="night-2", rules=rejected, max_confirm=0)
+def test_carried_candidates_are_bounded_and_the_strongest_goes_first(tmp_path):
+    """No more go on than ``max_confirm``; of the others none is proposed as if it were new."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    base = world.curator.package("ask")
+    weak, strong, worthless = propose(
+        world, "night-1", base, ["effect: a +0.6", "effect: b +1.0", "effect: c 0.0"]
+    )
+    gate = Admission(
+        bench=world.bench(PlantedWorker(base=0.0), run="night-1"),
+        curator=world.curator,
+        rules=GateRules(max_tasks=4),
+        suite="planted",
+        skill="ask",
+        tasks=suite(["ask"]).select(skill="ask", split=Split.CONFIRM),
+        context=Context(skill="ask"),
+        wave=8,
+        cohort_size=3,
+    )
+    asyncio.run(gate.decide(base, [weak, strong, worthless]))
+    assert 1 < weak.standing.e_value < strong.standing.e_value < 20
+    assert worthless.standing.e_value == 1
+    run_night(world, PlantedWorker(base=0.0), run="night-2", max_confirm=1)
 
-    assert registrations(world, "night-2") == {}
-    assert all(c.id != before.id for c in second.candidates)
-    base = world.curator.state.skill("ask").current
-    (waiting,) = carry.undecided(world.curator, "planted", "ask", base)
-    assert waiting.id == before.id
+    carried = [c for c, r in registrations(world, "night-2").items() if r.carried]
+    assert carried == [strong.id]
+    waiting = carry.undecided(world.curator, "planted", "ask", base.version)
+    assert weak.id in [c.id for c in waiting]
+    assert worthless.id not in [c.id for c in waiting]
 
 
 def on_probation(root, worker):
@@ -465,3 +488,16 @@ def test_what_replay_recomputes_is_the_joined_evidence(undecided):
 
     assert again.evidence == after.result.evidence
     assert again.decision is after.decision
+
+
+@pytest.mark.parametrize("change", [{"e_value": 40.0}, {"candidate": "another"}, None])
+def test_replay_counts_the_members_of_a_cohort_itself(undecided, change):
+    """Closed on other members or E-values than the decisions give, it is a problem that is named."""
+    world, before = undecided
+    (closed,) = world.ledger.events(kinds=("cohort.closed",))
+    members = [] if change is None else [closed.data["members"][0] | change]
+    data = closed.data | {"members": members}
+    world.ledger.append([NewEvent(kind="cohort.closed", data=data, run="night-2")])
+    (problem,) = replay(world.ledger).problems
+
+    assert f"the decisions before it say {{'{before.id}': 5.74" in problem
