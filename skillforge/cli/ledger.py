@@ -1,4 +1,4 @@
-"""`log`, with `log erase` and `log salvage`, and `replay`."""
+"""`log`, with `log show`, `log erase` and `log salvage`, and `replay`."""
 
 from __future__ import annotations
 
@@ -53,6 +53,19 @@ def log(
             click.echo(f"{row['seq']:6} {at} {row['kind']:20} {text[:160]}")
 
     emit({"events": rows}, as_json, show)
+    return EXIT_OK
+
+
+@log.command("show")
+@click.argument("digest", metavar="HASH")
+@project_option
+@json_option
+def open_payload(digest: str, project: Path | None, as_json: bool) -> int:
+    """Print the payload that an event or a report names by HASH: prompt and answer, or a file."""
+    with open_session(project) as session:
+        data = session.ledger.get_blob(digest)
+    text = data.decode("utf-8", "backslashreplace")
+    emit({"hash": digest, "text": text}, as_json, lambda _: click.echo(text))
     return EXIT_OK
 
 
