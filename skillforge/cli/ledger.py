@@ -149,7 +149,7 @@ def save(out: Path, project: Path | None, as_json: bool) -> int:
 @project_option
 @json_option
 def replay(project: Path | None, as_json: bool) -> int:
-    """Fold the ledger anew, check its chain, recompute every decision from its rollouts."""
+    """Fold the ledger anew, check its chain, recompute all that was decided from its rollouts."""
     from skillforge.workflows.replay import replay as recompute
 
     with open_session(project) as session:
@@ -162,7 +162,8 @@ def replay(project: Path | None, as_json: bool) -> int:
             click.echo(f"{len(event['blobs'])} payloads were erased: {event['reason']}")
         click.echo(
             f"{data['events']} events, chain {'ok' if data['chain_ok'] else 'BROKEN'}, "
-            f"{data['decisions']} decisions recomputed, "
+            f"{data['decisions']} decisions, {data['screens']} screens and {data['audits']} unit "
+            "audits recomputed, "
             f"{'all agree' if data['decisions_ok'] else 'they DISAGREE'}\n"
             f"state digest {data['state_digest']}"
         )
