@@ -61,7 +61,7 @@ def sequential_mde(
         pairs.
 
     >>> round(sequential_mde(100, 0.2), 2), round(sequential_mde(20, 0.1), 2), sequential_mde(6, 1)
-    (0.14, 0.45, None)
+    (0.14, 0.42, None)
     """
     pairs = check_count("n", n, at_least=1)
     check_share("alpha", alpha)
