@@ -33,6 +33,7 @@ from skillforge.cli.fallback import with_fallback
 from skillforge.cli.limits import Limits, at_least, paying
 from skillforge.cli.packs import export_packs
 from skillforge.cli.session import open_session
+from skillforge.core.arms import TWO_ARMS, check_arms
 from skillforge.core.package import Package
 from skillforge.core.packs import HARNESS_FOLDERS
 from skillforge.core.units import Unit, parse_units
@@ -194,6 +195,7 @@ class Project:
         skill: str,
         suite: str = "desk",
         *,
+        arms: Sequence[str] = TWO_ARMS,
         tasks: int = 40,
         replicates: int = 1,
         **limits: Unpack[Limits],
@@ -201,13 +203,21 @@ class Project:
         """Measure a skill against its absence by paired rollouts on up to ``tasks`` confirm tasks.
 
         Each task is run ``replicates`` times per arm. Nothing is decided about the library, and no
-        task is spent.
+        task is spent. With the arms ``none``, ``description`` and ``full`` the effect is taken
+        apart: ``effects`` then holds that of being listed, that of the body, and the whole.
 
         Raises:
             BudgetSpent: A cap was reached; the same call under a larger one goes on from there.
+            ConfigError: There are no such arms; the message names those that there are.
         """
         at_least(1, tasks=tasks, replicates=replicates)
-        job = partial(jobs.evaluate_skill, skill=skill, tasks=tasks, replicates=replicates)
+        job = partial(
+            jobs.evaluate_skill,
+            skill=skill,
+            arms=check_arms(arms),
+            tasks=tasks,
+            replicates=replicates,
+        )
         return self._pay(job, suite, limits)
 
     def evolve(

@@ -266,6 +266,17 @@ def test_evaluate_measures_a_skill_against_its_absence(project, limits):
     ]
 
 
+def test_evaluate_takes_an_effect_apart(project, limits):
+    """With three arms the effects of being listed and of the body stand beside the whole."""
+    arms = ("none", "description", "full")
+    found = project.evaluate("loud", "colours", arms=arms, tasks=4, **limits)
+
+    assert [effect.name for effect in found.effects] == ["listed", "body", "whole"]
+    assert found.result.evidence.lift == 1.0
+    with pytest.raises(ConfigError, match="expected base,augmented or none,description,full"):
+        project.evaluate("loud", "colours", arms=["full"], **limits)
+
+
 def test_evolve_adopts_what_helps_and_everything_can_be_read_back(project, limits, tmp_path):
     """One skill goes the whole way: decided, adopted, replayed, rolled back, retired, restored."""
     before = project.package("shout")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from skillforge.cli.engine import Engine
+from skillforge.core.arms import Arms
 from skillforge.core.library import require_served
 from skillforge.core.task import Split, Task
 from skillforge.errors import SuiteError
@@ -21,7 +22,7 @@ Spent = Mapping[str, Any]
 
 
 async def evaluate_skill(
-    engine: Engine, skill: str, *, tasks: int, replicates: int
+    engine: Engine, skill: str, *, arms: Arms, tasks: int, replicates: int
 ) -> tuple[Evaluation, Spent]:
     """Measure a skill against its absence, as one run.
 
@@ -33,7 +34,8 @@ async def evaluate_skill(
     """
     require_served(engine.session.curator.state, skill)
     _warn_of_replicates(engine, replicates)
-    run = engine.open("eval", {"skill": skill, "tasks": tasks, "replicates": replicates})
+    request = {"skill": skill, "arms": list(arms), "tasks": tasks, "replicates": replicates}
+    run = engine.open("eval", request)
     measured = await evaluate(
         engine.bench(run),
         engine.session.curator,
@@ -41,6 +43,7 @@ async def evaluate_skill(
         skill,
         engine.rules,
         tasks=tasks,
+        arms=arms,
         retriever=engine.context_retriever(),
         k=engine.evolve_settings.k,
         replicates=replicates,

@@ -1,4 +1,4 @@
-"""`log`, with `log erase` and `log salvage`, and `replay`."""
+"""`log`, with `log show`, `log erase` and `log salvage`, and `replay`."""
 
 from __future__ import annotations
 
@@ -53,6 +53,19 @@ def log(
             click.echo(f"{row['seq']:6} {at} {row['kind']:20} {text[:160]}")
 
     emit({"events": rows}, as_json, show)
+    return EXIT_OK
+
+
+@log.command("show")
+@click.argument("digest", metavar="HASH")
+@project_option
+@json_option
+def open_payload(digest: str, project: Path | None, as_json: bool) -> int:
+    """Print the payload that an event or a report names by HASH: prompt and answer, or a file."""
+    with open_session(project) as session:
+        data = session.ledger.get_blob(digest)
+    text = data.decode("utf-8", "backslashreplace")
+    emit({"hash": digest, "text": text}, as_json, lambda _: click.echo(text))
     return EXIT_OK
 
 
@@ -136,7 +149,7 @@ def save(out: Path, project: Path | None, as_json: bool) -> int:
 @project_option
 @json_option
 def replay(project: Path | None, as_json: bool) -> int:
-    """Fold the ledger anew, check its chain, recompute every decision from its rollouts."""
+    """Fold the ledger anew, check its chain, recompute all that was decided from its rollouts."""
     from skillforge.workflows.replay import replay as recompute
 
     with open_session(project) as session:
@@ -149,7 +162,8 @@ def replay(project: Path | None, as_json: bool) -> int:
             click.echo(f"{len(event['blobs'])} payloads were erased: {event['reason']}")
         click.echo(
             f"{data['events']} events, chain {'ok' if data['chain_ok'] else 'BROKEN'}, "
-            f"{data['decisions']} decisions recomputed, "
+            f"{data['decisions']} decisions, {data['screens']} screens and {data['audits']} unit "
+            "audits recomputed, "
             f"{'all agree' if data['decisions_ok'] else 'they DISAGREE'}\n"
             f"state digest {data['state_digest']}"
         )

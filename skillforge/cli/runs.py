@@ -23,10 +23,13 @@ from skillforge.cli.options import (
     project_option,
 )
 from skillforge.cli.session import open_session
+from skillforge.core.arms import THREE_ARMS, TWO_ARMS, check_arms
+from skillforge.core.gate import Decision
 from skillforge.core.library import require_served
 from skillforge.core.task import Split
 from skillforge.errors import BudgetSpent, SuiteError
 from skillforge.report import tables
+from skillforge.report.evaluations import evaluation
 from skillforge.workflows import carry
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.estimate import estimate
@@ -44,6 +47,13 @@ suite_option = click.option("--suite", default="desk", show_default=True, help="
 @click.command("eval")
 @click.argument("skill")
 @suite_option
+@click.option(
+    "--arms",
+    "names",
+    default=",".join(TWO_ARMS),
+    show_default=True,
+    help=f"Or {','.join(THREE_ARMS)}: what being listed does, what the body does, and the whole.",
+)
 @click.option("--tasks", type=click.IntRange(1), default=40, show_default=True)
 @click.option("--replicates", type=click.IntRange(1), default=1, show_default=True)
 @project_option
@@ -52,6 +62,7 @@ suite_option = click.option("--suite", default="desk", show_default=True, help="
 def eval_(
     skill: str,
     suite: str,
+    names: str,
     tasks: int,
     replicates: int,
     project: Path | None,
@@ -59,15 +70,18 @@ def eval_(
     paying: Paying,
 ) -> int:
     """Measure a skill against its absence: paired rollouts, the four outcomes, lift, evidence."""
+    arms = check_arms([name.strip() for name in names.split(",")])
     with open_session(project, write=True) as session:
         engine = make_engine(session, suite, paying)
         require_served(session.curator.state, skill)
         available = len(engine.suite.select(skill=skill, split=Split.CONFIRM))
-        rollouts = 2 * min(tasks, available) * replicates
+        rollouts = len(arms) * min(tasks, available) * replicates
         expected = _estimate(engine, [skill], rollouts, rollouts)
         if paying.dry_run:
             return show_estimate(expected, as_json)
-        job = partial(jobs.evaluate_skill, skill=skill, tasks=tasks, replicates=replicates)
+        job = partial(
+            jobs.evaluate_skill, skill=skill, arms=arms, tasks=tasks, replicates=replicates
+        )
         measured, spend = drive(with_fallback(engine, job))
         known = jobs.calibration(engine)
     totals = {"cost_usd": spend["usd"], "tokens": spend["tokens"], "seconds": spend["seconds"]}
@@ -75,12 +89,12 @@ def eval_(
     data["calibration"] = known
 
     def show(data: Mapping[str, Any]) -> None:
-        tables.evaluation(data)
+        evaluation(data)
         click.echo(tables.calibration_line(data["calibration"]))
         click.echo(tables.spend_line(data))
 
     emit(data, as_json, show)
-    inconclusive = data["decision"] == "insufficient_evidence"
+    inconclusive = measured.result.decision is Decision.INSUFFICIENT_EVIDENCE
     return EXIT_INCONCLUSIVE if inconclusive else EXIT_OK
 
 

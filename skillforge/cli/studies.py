@@ -22,7 +22,7 @@ from skillforge.cli.options import (
 )
 from skillforge.cli.runs import show_estimate, suite_option
 from skillforge.cli.session import open_session
-from skillforge.report.tables import calibration_line, spend_line
+from skillforge.report.tables import calibration_line, spend_line, table
 from skillforge.workflows.calibrate import calibration_tasks
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.estimate import estimate
@@ -31,22 +31,37 @@ from skillforge.workflows.estimate import estimate
 @click.command("power")
 @click.option("--effect", type=float, required=True, help="Lift to find, such as 0.10.")
 @click.option("--discordance", type=float, required=True, help="Share of pairs that differ.")
+@click.option(
+    "--flips",
+    type=click.FloatRange(0, 1),
+    help="Share of tasks that flip between equal arms, as `calibrate` measures it: says what "
+    "replicates would save.",
+)
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="One-sided error rate.")
 @click.option("--power", "wanted", type=float, default=0.80, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @json_option
 def power(
-    effect: float, discordance: float, alpha: float, wanted: float, seed: int, as_json: bool
+    effect: float,
+    discordance: float,
+    flips: float | None,
+    alpha: float,
+    wanted: float,
+    seed: int,
+    as_json: bool,
 ) -> int:
     """Plan a study: the pairs that an effect needs at a fixed size and with the gate."""
     import numpy as np
 
+    from skillforge.core.detectable import sequential_mde
     from skillforge.core.power import mde, pairs_needed, sequential_pairs
+    from skillforge.core.replicates import designs
 
     fixed = pairs_needed(effect, discordance, alpha=alpha, power=wanted)
     taken = sequential_pairs(
         effect, discordance, alpha=alpha, power=wanted, rng=np.random.default_rng(seed)
     )
+    found = [] if flips is None else designs(effect, discordance, flips, alpha=alpha, power=wanted)
     data = {
         "pairs": fixed,
         "pairs_sequential": {
@@ -56,21 +71,35 @@ def power(
             "at_power": taken.at_power,
         },
         "mde": mde(fixed, discordance, alpha=alpha, power=wanted),
+        "mde_sequential": sequential_mde(fixed, discordance, alpha=alpha, power=wanted),
+        "designs": [
+            {"replicates": d.replicates, "tasks": d.tasks, "rollouts": d.rollouts} for d in found
+        ],
         "alpha": alpha,
         "power": wanted,
         "effect": effect,
         "discordance": discordance,
+        "flips": flips,
     }
-
-    def show(data: Mapping[str, Any]) -> None:
-        click.echo(f"fixed size: {fixed} pairs find a lift of {effect:g} with power {wanted:g}")
-        click.echo(
-            f"the gate, looking after every pair: half of the runs by {taken.median}, 80 % by "
-            f"{taken.p80}, {taken.mean:.0f} on average"
-        )
-
-    emit(data, as_json, show)
+    emit(data, as_json, _show_power)
     return EXIT_OK
+
+
+def _show_power(data: Mapping[str, Any]) -> None:
+    taken, within = data["pairs_sequential"], data["mde_sequential"]
+    click.echo(
+        f"fixed size: {data['pairs']} pairs find a lift of {data['effect']:g} with power "
+        f"{data['power']:g}"
+    )
+    click.echo(
+        f"the gate, looking after every pair: half of the runs by {taken['median']}, 80 % by "
+        f"{taken['p80']}, {taken['mean']:.0f} on average; within {data['pairs']} pairs it finds "
+        + ("no lift" if within is None else f"a lift of {within:.3f}")
+    )
+    if data["designs"]:
+        click.echo("tasks or replicates, at a fixed size:")
+        columns = ["replicates", "tasks", "rollouts"]
+        table(columns, [[str(design[name]) for name in columns] for design in data["designs"]])
 
 
 @click.command("calibrate")
@@ -93,6 +122,9 @@ def calibrate(suite: str, tasks: int, project: Path | None, as_json: bool, payin
         click.echo(calibration_line(data))
         for reason in data["reasons"]:
             click.echo(f"    {data['decision']}: {reason}")
+        if data["flip_rate"] is not None:
+            plan = f"skillforge power --effect D --discordance Q --flips {data['flip_rate']:.3g}"
+            click.echo(f"what replicates would save: {plan}")
         click.echo(spend_line(data))
 
     emit(data, as_json, show)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skillforge.core._checks import FloatArray
+from skillforge.core.detectable import sequential_mde
 from skillforge.core.intervals import betting_interval
-from skillforge.core.power import mde
 from skillforge.core.rollout import Pair, PairedTable, Void, tabulate
-from skillforge.errors import StatisticsError
+from skillforge.core.rules import GateRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,9 @@ class Evidence:
     truncated: Mapping[str, int] = field(hash=False)
     """Tasks with an answer cut at the token limit, by arm."""
     mde: float | None
-    """Lift that this many pairs find with power .8 at α; None with too few pairs to find any."""
+    """Lift that the process for "no lift" finds within this many pairs with power .8 at α, exact
+    for pass or fail (of a finite pool, after its correction, to about a tenth); None where not even
+    as many wins would be enough."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers under the names that the commands print."""
@@ -64,7 +67,8 @@ def weigh(
     *,
     voids: Iterable[Void],
     e_values: Sequence[float],
-    alpha: float,
+    rules: GateRules,
+    left: NDArray[np.int64] | None = None,
 ) -> Evidence:
     """Put the numbers of some pairs together.
 
@@ -75,7 +79,8 @@ def weigh(
         voids: What infrastructure failures took away.
         e_values: Current values of the processes for claim, harm, futility and charged claim, in
             this order.
-        alpha: Error rate at which the MDE is computed.
+        rules: The registered rules; the MDE is that of their α and stakes.
+        left: Tasks of a finite pool not drawn before each stake, shape (m,); None without a pool.
     """
     dropped = {"base": 0, "augmented": 0}
     for void in voids:
@@ -85,7 +90,9 @@ def weigh(
     return Evidence(
         table=tabulate(pairs, dropped),
         lift=float(stakes.mean()) if stakes.size else None,
-        lift_interval=betting_interval(stakes, alpha=0.05) if stakes.size >= 2 else None,
+        lift_interval=(
+            betting_interval(stakes, alpha=0.05, left=left) if stakes.size >= 2 else None
+        ),
         e_value=claim,
         e_harm=harm,
         e_futility=futility,
@@ -96,7 +103,7 @@ def weigh(
             arm: sum(1 for pair in pairs if pair.truncated[i] > 0)
             for i, arm in enumerate(("base", "augmented"))
         },
-        mde=_detectable(stakes, alpha),
+        mde=_detectable(stakes, rules, left),
     )
 
 
@@ -106,12 +113,23 @@ def _share(pairs: Sequence[Pair], score: float) -> float:
     return count / len(pairs) if pairs else 0.0
 
 
-def _detectable(differences: FloatArray, alpha: float) -> float | None:
-    """Return the MDE, or None where the pairs are too few to detect any effect."""
-    if len(differences) <= 2:
+def _detectable(
+    differences: FloatArray, rules: GateRules, left: NDArray[np.int64] | None
+) -> float | None:
+    """Return the MDE; in a finite pool of so many pairs more as its correction is worth.
+
+    The correction is that of the variance of a mean, (N - n) / (N - 1). Simulated in pools of 100
+    to 400 tasks, the power at that lift is .71 to .79 in place of .80. A pool drawn to its end
+    leaves nothing uncertain: the smallest lift that it can have is found.
+    """
+    n = differences.size
+    if not n:
         return None
-    discordance = (np.count_nonzero(differences) + 1) / (len(differences) + 2)
-    try:
-        return mde(len(differences), discordance, alpha=alpha)
-    except StatisticsError:
-        return None
+    discordance = (float(np.sum(differences**2)) + 1) / (n + 2)
+    if left is not None:
+        rest = int(left[-1]) - 1
+        if not rest:
+            return 1 / n
+        n = int(n * (n + rest - 1) / rest)
+    found = sequential_mde(n, discordance, alpha=rules.alpha, lambdas=rules.lambdas)
+    return None if found is None else round(found, 6)

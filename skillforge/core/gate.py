@@ -177,12 +177,15 @@ def decide(
     used = int(course.used[bets - 1]) if bets else 0
     pairs = [o for o in outcomes[:used] if isinstance(o, Pair)]
     stakes = course.stakes[:bets]
+    bet = ~np.isnan(stakes)
+    left = pool + 1 - course.used[:bets][bet] if rules.finite_pool else None
     evidence = weigh(
         pairs,
-        stakes[~np.isnan(stakes)],
+        stakes[bet],
         voids=[o for o in outcomes[:used] if isinstance(o, Void)],
         e_values=_last(course, bets),
-        alpha=rules.alpha,
+        rules=rules,
+        left=left,
     )
     decision, findings = end.decision, examine(pairs, evidence, basis)
     reasons = [_because(decision, evidence, rules, basis, served=on_probation)]

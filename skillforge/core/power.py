@@ -3,7 +3,8 @@
 All of it is one-sided and for binary pairs of which a share q, the discordance, is a gain or a
 regression. The lift cannot exceed q. Effects of single edits are small against that noise: at 80 %
 power 5 points at 25 % discordance take about 620 pairs, and 20 points at 30 % take 45 at a fixed
-size or about 73 with the e-process, half of whose runs end by 43.
+size or about 73 with the e-process, half of whose runs end by 43. The effect that a number of pairs
+could have shown to the e-process is `skillforge.core.detectable.sequential_mde`.
 """
 
 from __future__ import annotations
@@ -203,61 +204,6 @@ def sequential_pairs(
         crossed=float((times <= cap).mean()),
         max_pairs=cap,
     )
-
-
-def sequential_mde(
-    n: SupportsIndex,
-    discordance: float,
-    *,
-    alpha: float = 0.05,
-    power: float = 0.80,
-    rng: np.random.Generator,
-    simulations: int = 2_000,
-) -> float | None:
-    """Simulate the lift that the mixture e-process finds within n binary pairs.
-
-    About 1.2 times the `mde` of a test of fixed size: the price of looking after every pair.
-
-    Args:
-        n: Most pairs, at least 2.
-        discordance: Share q of pairs that are gains or regressions, in (0, 1].
-        alpha: Error probability of the gate, in (0, 0.5).
-        power: Share of runs that are to cross, in [0.5, 1).
-        rng: The source of randomness; the same state gives the same answer.
-        simulations: Runs for each of 10 effects tried, at least 100.
-
-    Returns:
-        Lift in units of d, in (0, q], to a 1000th of q; None if not even q is found.
-
-    Raises:
-        StatisticsError: An argument is outside its range.
-
-    >>> 0.13 < sequential_mde(100, 0.2, rng=np.random.default_rng(1)) < 0.16
-    True
-    """
-    pairs, q = check_count("n", n, at_least=2), _check_discordance(discordance)
-
-    def found(effect: float) -> bool:
-        return (
-            sequential_pairs(
-                effect,
-                q,
-                alpha=alpha,
-                power=power,
-                rng=rng,
-                max_pairs=pairs,
-                simulations=simulations,
-            ).crossed
-            >= power
-        )
-
-    if not found(q):
-        return None
-    low, high = 0.0, q
-    while high - low > q / 1000:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if found(middle) else (middle, high)
-    return high
 
 
 def _crossing_times(

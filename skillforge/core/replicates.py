@@ -14,6 +14,7 @@ Source: Miller (2024), "Adding error bars to evals", arXiv:2411.00640.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import SupportsIndex
@@ -139,6 +140,47 @@ def design_for(
     variance = model.of_task(replicates)
     tasks = (z / check_share("effect", effect)) ** 2 * variance
     return Design(tasks=max(2, math.ceil(tasks - 1e-9)), replicates=int(replicates))
+
+
+def designs(
+    effect: float,
+    discordance: float,
+    flips: float,
+    *,
+    replicates: Sequence[int] = (1, 2, 4, 8),
+    alpha: float = 0.05,
+    power: float = 0.80,
+) -> list[Design]:
+    """Return for each number of replicates the fewest tasks that find a lift of pass or fail.
+
+    Two rollouts of one task and arm differ with probability 2 p (1 − p), so the share of tasks that
+    flip between equal arms is σ₀² + σ₁² if both arms are as noisy. Of the discordance of single
+    rollouts, q = ω² + σ₀² + σ₁² + Δ², the rest is ω².
+
+    Args:
+        effect: Lift Δ to find, strictly between 0 and 1.
+        discordance: Share q of pairs of single rollouts that differ, above Δ² and at most 1.
+        flips: Share of tasks that flip between equal arms (`calibrate`), in [0, 1]; what it has
+            above q − Δ² is chance.
+        replicates: The numbers K to plan for, each at least 1.
+        alpha: One-sided error probability, in (0, 1).
+        power: In (0, 1), above alpha.
+
+    Raises:
+        StatisticsError: An argument is outside its range.
+
+    >>> [(d.replicates, d.tasks, d.rollouts) for d in designs(0.10, 0.30, 0.20)]
+    [(1, 180, 360), (2, 118, 472), (4, 87, 696), (8, 72, 1152)]
+    """
+    spread = discordance - effect**2
+    if not (spread > 0.0 and discordance <= 1.0 and 0.0 <= flips <= 1.0):
+        raise StatisticsError(
+            f"discordance, flips: got {discordance!r} and {flips!r} for a lift of {effect!r}, "
+            "expected shares, and more discordance than the square of the lift"
+        )
+    noise = min(flips, spread)
+    model = VarianceModel(effect=spread - noise, base=noise / 2, augmented=noise / 2)
+    return [design_for(effect, model, k, alpha=alpha, power=power) for k in replicates]
 
 
 def mde_of_mean(

@@ -117,31 +117,6 @@ def library_table(audits: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def evaluation(data: Mapping[str, Any]) -> None:
-    """Print one evaluation."""
-    rows = [
-        ["pairs", f"{data['pairs']} (dropped {sum(data['dropped'].values())})"],
-        ["gains / regressions", f"{data['gains']} / {data['regressions']}"],
-        ["residual / retained", f"{data['residual']} / {data['retained']}"],
-        ["lift", f"{signed(data['lift'])} {interval(data['lift_interval'])}"],
-        ["e-value (harm)", f"{e_value(data['e_value'])} ({e_value(data['e_harm'])})"],
-        ["exact McNemar p", "-" if data["p_value"] is None else f"{data['p_value']:.3g}"],
-        ["smallest effect found (MDE)", signed(data["mde"])],
-        ["answers cut by max_tokens", _shares(data["truncated"])],
-        ["cost", f"{money(data['cost_usd'])}, {data['tokens']} tokens, {data['seconds']:.1f} s"],
-        ["decision", data["decision"]],
-    ]
-    table(["", f"{data['skill']} {data['version'][:10]} on {data['suite']}"], rows)
-    if data["voided"]:
-        Console(highlight=False, markup=False).print(f"dropped: {', '.join(data['voided'])}")
-    for reason in data["reasons"]:
-        Console(highlight=False, markup=False).print(f"because {reason}")
-
-
-def _shares(truncated: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{arm} {'-' if s is None else f'{s:.0%}'}" for arm, s in truncated.items())
-
-
 def calibration_line(calibration: Mapping[str, Any] | None) -> str:
     """Say how often the worker disagrees with itself, or that nobody has measured it."""
     if calibration is None or calibration["flip_rate"] is None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from skillforge.core.digest import json_digest
 from skillforge.core.gate import Basis, Decision, GateResult, GateRules, Registration
-from skillforge.core.intervals import betting_interval
 from skillforge.core.library import LibraryState
 from skillforge.core.package import Package
-from skillforge.core.rollout import Pair
 from skillforge.core.task import Split, Suite, Task
 from skillforge.core.units import Unit, leave_out, parse_units, removable, sections
-from skillforge.workflows import contrast
+from skillforge.workflows import contrast, measured
 from skillforge.workflows.confirm import confirm, register, registered
 from skillforge.workflows.contrast import Context, Report, salt_of
 from skillforge.workflows.propose import UnitUtility
@@ -66,22 +62,21 @@ async def audit_units(
             purpose="screen",
         )
     rollouts = await bench.rollouts(cells)
-    size, utilities = len(anchors), []
-    for i, unit in enumerate(units, start=1):
-        without = rollouts[i * size : (i + 1) * size]
-        joined = contrast.outcomes(anchors, without, rollouts[:size])
-        differences = np.array([o.difference for o in joined if isinstance(o, Pair)])
-        enough = len(differences) >= 2
-        utilities.append(
-            UnitUtility(
-                unit=unit,
-                utility=float(differences.mean()) if len(differences) else 0.0,
-                interval=betting_interval(differences, alpha=0.05) if enough else None,
-                pairs=len(differences),
-            )
+    size = len(anchors)
+    without = {u.id: rollouts[i * size : (i + 1) * size] for i, u in enumerate(units, start=1)}
+    found = measured.record(bench, measured.AUDIT, package, rollouts[:size], without)
+    utilities = tuple(
+        UnitUtility(
+            unit=unit,
+            utility=numbers["lift"] or 0.0,
+            interval=None if numbers["interval"] is None else tuple(numbers["interval"]),
+            pairs=numbers["outcomes"]["pairs"],
         )
+        for unit in units
+        for numbers in [found[unit.id]]
+    )
     informative = any(rollout.score for rollout in rollouts)
-    return UnitAudit(units=tuple(utilities), informative=informative)
+    return UnitAudit(units=utilities, informative=informative)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

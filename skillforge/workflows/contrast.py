@@ -52,16 +52,19 @@ def arm_cells(
     package: Package | None,
     context: Context,
     purpose: str,
+    subject: str | None = None,
     scope: str = "",
     replicates: int = 1,
 ) -> list[Cell]:
-    """Return the cells of one arm over some tasks."""
+    """Return the cells of one arm over some tasks; its subject is the package unless named."""
+    if subject is None:
+        subject = "" if package is None else package.version
     return [
         Cell(
             task=task,
             arm=arm,
             skills=context.around(task, package),
-            subject="" if package is None else package.version,
+            subject=subject,
             purpose=purpose,
             replicate=replicate,
             scope=scope,

@@ -40,7 +40,7 @@ from skillforge.workflows.propose import (
 )
 from skillforge.workflows.propose_llm import propose_llm
 from skillforge.workflows.retrieve import Retriever
-from skillforge.workflows.screen import keep_best, screen
+from skillforge.workflows.screen import screen
 from skillforge.workflows.trial import Bench
 
 
@@ -251,8 +251,8 @@ class Evolver:
     ) -> None:
         anchors = spread(tasks, self.settings.anchors, self.bench.seed, salt_of(base.name), 1)
         running = [c for c in candidates if c.open]
-        await screen(self.bench, base, running, anchors, context)
-        keep_best(running, self.settings.max_confirm)
+        keep = self.settings.max_confirm
+        await screen(self.bench, base, running, anchors, context, keep=keep)
         for candidate in running:
             self._journal.screened(base, candidate)
 

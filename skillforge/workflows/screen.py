@@ -6,13 +6,12 @@ rolled back), here over several anchors and as a screen only; it never adopts an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from skillforge.core.gate import Decision
 from skillforge.core.package import Package
-from skillforge.core.rollout import Pair, tabulate
 from skillforge.core.task import Task
-from skillforge.workflows import contrast
+from skillforge.workflows import contrast, measured
 from skillforge.workflows.candidates import Candidate
 from skillforge.workflows.contrast import Context
 from skillforge.workflows.trial import Bench
@@ -24,8 +23,10 @@ async def screen(
     candidates: Sequence[Candidate],
     anchors: Sequence[Task],
     context: Context,
+    *,
+    keep: int,
 ) -> None:
-    """Run every candidate and the base on the same anchors, and write the rewards into them."""
+    """Run every candidate and the base on the same anchors; close all but the best ``keep``."""
     cells = contrast.arm_cells(anchors, arm="base", package=base, context=context, purpose="screen")
     for candidate in candidates:
         cells += contrast.arm_cells(
@@ -37,29 +38,42 @@ async def screen(
         )
     rollouts = await bench.rollouts(cells)
     size = len(anchors)
-    for i, candidate in enumerate(candidates, start=1):
-        mine = rollouts[i * size : (i + 1) * size]
-        joined = contrast.outcomes(anchors, rollouts[:size], mine)
-        candidate.cost_usd += sum(r.cost_usd for r in mine)
-        candidate.screen = tabulate([o for o in joined if isinstance(o, Pair)]).to_json()
-        candidate.rollback_reward = contrast.mean_difference(joined)
+    arms = {c.id: rollouts[i * size : (i + 1) * size] for i, c in enumerate(candidates, start=1)}
+    found = measured.record(bench, measured.SCREEN, base, rollouts[:size], arms, keep=keep)
+    closed = screened_out(found, keep)
+    for candidate in candidates:
+        numbers = found[candidate.id]
+        candidate.cost_usd += sum(r.cost_usd for r in arms[candidate.id])
+        candidate.screen = numbers["outcomes"]
+        candidate.rollback_reward = numbers["lift"]
+        if candidate.id in closed:
+            candidate.close(*closed[candidate.id])
 
 
-def keep_best(candidates: Sequence[Candidate], count: int) -> None:
-    """Close the candidates with a reward below zero, and all but the best ``count``."""
-    ranked = sorted(candidates, key=_reward, reverse=True)
-    for rank, candidate in enumerate(ranked):
-        if candidate.rollback_reward is None:
-            candidate.close(Decision.INFRA_FAILED, "no anchor task could be scored")
-        elif candidate.rollback_reward < 0:
-            candidate.close(
-                Decision.SCREENED_OUT,
-                f"rollback reward {candidate.rollback_reward:+.3f} on "
-                f"{candidate.screen['pairs']} anchors is below zero",
-            )
-        elif rank >= count:
-            candidate.close(Decision.SCREENED_OUT, f"not among the best {count} by rollback reward")
+def screened_out(
+    found: Mapping[str, measured.Numbers], keep: int
+) -> dict[str, tuple[Decision, str]]:
+    """Return who goes no further, and why: a reward below zero or none, or not the best ``keep``.
 
+    Every candidate gets the same anchors. Dropping the worse half early (sequential halving) finds
+    the best no more often with fewer than about eight candidates, and would ask for more anchors.
 
-def _reward(candidate: Candidate) -> float:
-    return -2.0 if candidate.rollback_reward is None else candidate.rollback_reward
+    Args:
+        found: By candidate, its numbers; ``lift`` is the rollback reward.
+        keep: Most candidates that go on.
+    """
+    rewards = {name: numbers["lift"] for name, numbers in found.items()}
+    ranked = sorted(rewards, key=lambda n: -2.0 if rewards[n] is None else rewards[n], reverse=True)
+    closed: dict[str, tuple[Decision, str]] = {}
+    for rank, name in enumerate(ranked):
+        reward = rewards[name]
+        if reward is None:
+            closed[name] = (Decision.INFRA_FAILED, "no anchor task could be scored")
+        elif reward < 0:
+            anchors = found[name]["outcomes"]["pairs"]
+            reason = f"rollback reward {reward:+.3f} on {anchors} anchors is below zero"
+            closed[name] = (Decision.SCREENED_OUT, reason)
+        elif rank >= keep:
+            reason = f"not among the best {keep} by rollback reward"
+            closed[name] = (Decision.SCREENED_OUT, reason)
+    return closed

@@ -323,6 +323,42 @@ def test_eval_of_too_few_tasks_is_inconclusive(processes, root):
     assert found["mde"] is None or found["mde"] > 0
 
 
+def test_eval_takes_an_effect_apart(processes, fresh):
+    """Three arms give three contrasts over the same rollouts, each a whole report; traces open."""
+    call = ("eval", "shout", "--suite", "small", "--tasks", "12")
+    call += ("--arms", "none,description,full")
+    planned = result(processes.run(*call, "--dry-run", "--json", cwd=fresh), 0)
+    assert planned["rollouts"] == [36, 36]
+    found = result(processes.run(*call, "--json", cwd=fresh), 3, "suite", "skill", "contrasts")
+
+    assert found["arms"] == ["none", "description", "full"]
+    listed, body, whole = found["contrasts"]
+    assert all(EVAL_KEYS | {"net", "tax", "gained", "regressed"} <= set(c) for c in (listed, body))
+    assert whole["arms"] == ["none", "full"]
+    assert whole["lift"] == pytest.approx(listed["lift"] + body["lift"])
+    assert found["multiplicity"]["alpha_each"] == pytest.approx(0.05 / 3)
+    assert found["spend"]["rollouts"] == 36
+    shown = processes.run(*call, cwd=fresh).stdout
+    assert "listed: none → description" in shown
+    assert "share alpha 0.05" in shown
+    for changed in whole["gained"]:
+        assert f"whole: gained {changed['task']}: none {changed['traces']['none'][0]}" in shown
+    assert whole["gained"]
+    opened = processes.run("log", "show", whole["gained"][0]["traces"]["full"][0], cwd=fresh)
+    assert whole["gained"][0]["task"].rpartition("/")[2] in opened.stdout
+    assert '"messages"' in opened.stdout
+    assert processes.run("log", "show", "0" * 64, cwd=fresh).code == 1
+
+
+@pytest.mark.parametrize("arms", ["none,full", "base", "raw,full", "none,described,full"])
+def test_eval_of_other_arms_names_those_that_there_are(processes, fresh, arms):
+    """An arm that is unknown or missing is an error before anything is run."""
+    done = processes.run("eval", "shout", "--suite", "small", "--arms", arms, cwd=fresh)
+
+    assert done.code == 1
+    assert "expected base,augmented or none,description,full" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("says", "code", "decision"),
     [(small_project.answer, 0, "probation"), (lambda _: ok("never right"), 4, "rejected_futile")],

@@ -14,6 +14,20 @@ def test_power_plans_a_study(processes, tmp_path):
     taken = done.json["pairs_sequential"]
     assert 38 <= taken["median"] <= 48 <= 66 <= taken["p80"] <= 80
     assert done.json["mde"] == pytest.approx(0.2, abs=0.005)
+    assert 0.22 < done.json["mde_sequential"] < 0.28
+    assert done.json["designs"] == []
+
+
+def test_power_says_what_replicates_would_save(processes, tmp_path):
+    """With the flip rate of a worker, tasks and rollouts stand beside the replicates."""
+    call = ("power", "--effect", "0.1", "--discordance", "0.3", "--flips", "0.2")
+    found = processes.run(*call, "--json", cwd=tmp_path).json["designs"]
+    shown = processes.run(*call, cwd=tmp_path).stdout
+
+    assert [d["replicates"] for d in found] == [1, 2, 4, 8]
+    assert [d["tasks"] for d in found] == sorted((d["tasks"] for d in found), reverse=True)
+    assert all(d["rollouts"] == 2 * d["tasks"] * d["replicates"] for d in found)
+    assert f"{found[2]['replicates']}           {found[2]['tasks']}" in shown
 
 
 def test_an_impossible_effect_is_refused(processes, tmp_path):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from skillforge.core.confidence_sequence import betting_interval
 from skillforge.core.eprocess import DEFAULT_LAMBDAS, e_process
 from skillforge.core.finite_pool import pool_bets, refuted
 
@@ -61,3 +62,20 @@ def test_the_null_mean_is_that_of_the_source():
         total += x
 
     assert e_process(pool_bets(d, 40 - np.arange(40)))[-1] == pytest.approx(wealth.mean())
+
+
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
+def test_the_interval_covers_the_pool_in_every_order_but_few(pool):
+    """Of all orders at most α ever have an interval without the pool's mean, at any draw."""
+    alpha, mean = 0.2, float(np.mean(pool))
+    every = orders(pool)[:: 7 if len(set(pool)) > 3 else 21]
+    missed = 0
+    for d in every:
+        left = len(pool) - np.arange(len(pool))
+        missed += any(
+            not low - 1e-9 <= mean <= high + 1e-9
+            for n in range(2, len(pool) + 1)
+            for low, high in [betting_interval(d[:n], alpha, left=left[:n])]
+        )
+
+    assert missed / len(every) <= alpha

@@ -16,6 +16,7 @@ from support.world import skill
 
 from skillforge.adapters.agent_worker import RESULT_CHARACTERS, AgentWorker
 from skillforge.adapters.models import LitellmModel
+from skillforge.core.arms import shown_in
 from skillforge.core.chat import ChatReply, ChatRequest, ToolCall
 from skillforge.core.package import Package
 from skillforge.core.rollout import Attempt, FailureKind
@@ -108,6 +109,27 @@ def test_skills_are_disclosed_step_by_step(endpoint):
         {"skill": "orders", "what": "file", "path": "references/codes.md", "step": 2},
     ]
     assert attempt.prompt_tokens + attempt.completion_tokens == 30
+
+
+def test_the_description_arm_lists_a_skill_and_refuses_to_read_it(endpoint):
+    """The catalogue is that of the full arm; whatever is asked for of the skill is refused."""
+    script = [
+        use(("read_skill", {"name": "orders"})),
+        use(("read_file", {"skill": "orders", "path": "SKILL.md"})),
+        use(("read_file", {"skill": "orders", "path": "references/codes.md"})),
+        ok("I do not know."),
+    ]
+
+    attempt, requests = run(endpoint, script, shown_in("description", ORDERS))
+    _, full = run(endpoint, [ok("In Graz.")], ORDERS)
+
+    assert requests[0]["messages"] == full[0]["messages"]
+    body, entry, file = told(requests)
+    assert (
+        body == entry == ("error: the instructions of 'orders' cannot be read; go on without them")
+    )
+    assert file.startswith("error: skill 'orders' has no file")
+    assert [use["what"] for use in attempt.uses] == ["listed"]
     assert [m["role"] for m in attempt.transcript][-2:] == ["tool", "assistant"]
 
 

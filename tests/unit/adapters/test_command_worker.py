@@ -15,6 +15,7 @@ from support.world import make_world, skill
 from skillforge.adapters.command_worker import CommandWorker, make_command_worker
 from skillforge.adapters.limited import LimitedPrograms
 from skillforge.adapters.verifiers import SuiteVerifier
+from skillforge.core.arms import shown_in
 from skillforge.core.chat import Cost
 from skillforge.core.package import Package, PackageFile
 from skillforge.core.rollout import Attempt, FailureKind, Rollout
@@ -103,6 +104,17 @@ def test_skills_lie_where_the_harness_reads_them(harness: str, home: str) -> Non
     assert (with_it.output, without.output) == ("SAY THIS\n", "say this\n")
     assert (with_it.failure, with_it.exit_code) == (None, 0)
     assert with_it.files == without.files == {}
+
+
+def test_the_description_arm_lays_the_description_alone() -> None:
+    """The program finds one file of the skill, and in it frontmatter without instructions."""
+    package = LOUD.replace_file("references/more.md", b"More")
+    seen = attempt(LOOK, skills=tuple(filter(None, [shown_in("description", package)]))).output
+
+    assert "loud/SKILL.md b'---" in seen
+    assert "description: Does a thing for a test." in seen
+    assert "capitals" not in seen
+    assert "more.md" not in seen
 
 
 def test_whole_packages_are_laid() -> None:

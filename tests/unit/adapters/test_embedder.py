@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.world import DotIndex, skill
 
 import skillforge
 from skillforge.adapters.embedder import PACKAGED, SentenceEmbedder, packaged_folder
 from skillforge.errors import ConfigError
+from skillforge.workflows.retrieve import build_retriever
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +105,44 @@ def test_nothing_is_printed_and_no_network_is_needed():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+SHELF = {
+    "tdd": (
+        "Write the failing test first, then the code; verify that every test passes at the gate.",
+        "Use for test driven development in a code base.",
+    ),
+    "garden-gate": (
+        "Check hinges and latch, oil them, paint the wood.",
+        "Repairs and upkeep of garden gates and fences.",
+    ),
+    "identity-check": (
+        "Compare name and birth date with the passport.",
+        "Verifies the identity of a customer on the phone.",
+    ),
+    "eye-test": (
+        "Seat the patient five metres from the chart; note the last line read.",
+        "Carries out a sight test for glasses.",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("The gate to our garden sags; verify that the latch still holds.", "garden-gate"),
+        ("Verify who is calling before we talk about the account.", "identity-check"),
+        ("Test whether my grandmother needs new glasses.", "eye-test"),
+        ("Write a unit test before the function.", "tdd"),
+    ],
+)
+def test_a_shared_word_does_not_load_an_unrelated_skill(embedder, query, wanted):
+    """NousResearch/hermes-agent#48780: 'test/gate/verify' words load TDD skill in unrelated task.
+
+    Hard negatives: each query holds a word of the skill on test driven development, and the skill
+    that it is about comes first all the same.
+    """
+    packages = {name: skill(name, body, text) for name, (body, text) in SHELF.items()}
+    found = build_retriever(packages, embedder, DotIndex).search(query, 2)
+
+    assert found[0].skill == wanted

@@ -383,11 +383,11 @@ def test_the_interval_needs_two_pairs_and_covers_the_mean():
 
 
 def test_the_effect_that_could_be_found_follows_alpha():
-    """The MDE needs three pairs, shrinks with more, and grows as α gets stricter."""
-    few, many = judge("wpf"), judge("wpf" * 12)
+    """The MDE needs seven pairs, shrinks with more, and grows as α gets stricter."""
+    few, many = judge("wpfppff"), judge("wpf" * 12)
     strict = judge("wpf" * 12, rules=GateRules(alpha=0.01))
 
-    assert judge("wp").evidence.mde is None
+    assert judge("wpfppf").evidence.mde is None
     assert few.evidence.mde > many.evidence.mde
     assert strict.evidence.mde > many.evidence.mde
 

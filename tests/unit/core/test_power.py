@@ -7,7 +7,6 @@ from skillforge.core.power import (
     mde,
     pairs_needed,
     power_of,
-    sequential_mde,
     sequential_pairs,
 )
 from skillforge.errors import StatisticsError
@@ -114,13 +113,3 @@ def test_power_grows_with_pairs_and_effect():
         power_of(1, 0.1, 0.2)
     with pytest.raises(StatisticsError, match="effect"):
         power_of(100, 0.3, 0.2)
-
-
-def test_the_sequential_mde_refuses_what_the_fixed_one_refuses():
-    """Too few pairs and shares outside their range are errors; what is not found is None."""
-    rng = np.random.default_rng(0)
-    with pytest.raises(StatisticsError, match="n: got 1"):
-        sequential_mde(1, 0.2, rng=rng)
-    with pytest.raises(StatisticsError, match="discordance"):
-        sequential_mde(100, 0.0, rng=rng)
-    assert sequential_mde(20, 0.1, rng=rng, simulations=200) is None
