@@ -18,6 +18,7 @@ import click
 
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.adapters.local_model import usable_cores
+from skillforge.adapters.models import load_litellm
 from skillforge.cli.code import make_programs, make_verifier, refuse_untrusted
 from skillforge.cli.options import Paying
 from skillforge.cli.progress import Progress
@@ -128,7 +129,9 @@ class Engine:
             self.session.ledger.append([event])
 
     def bench(self, run: Run) -> Bench:
-        """Return the bench that a run's rollouts go through."""
+        """Return the bench that a run's rollouts go through; its minutes begin."""
+        if self.suite.worker.kind in ("chat", "agent"):
+            load_litellm()  # takes seconds, which are no part of the first rollout
         self.meter.start()
         return Bench(
             ledger=self.session.ledger,
