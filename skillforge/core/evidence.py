@@ -38,6 +38,8 @@ class Evidence:
     """Share of the pairs with a score of 0 in both arms."""
     truncated: Mapping[str, int] = field(hash=False)
     """Tasks with an answer cut at the token limit, by arm."""
+    voided: tuple[str, ...]
+    """Tasks whose pair an infrastructure failure took away, in order."""
     mde: float | None
     """Lift that this many pairs find with power .8 at α; None with too few pairs to find any."""
 
@@ -77,8 +79,8 @@ def weigh(
             this order.
         alpha: Error rate at which the MDE is computed.
     """
-    dropped = {"base": 0, "augmented": 0}
-    for void in voids:
+    dropped, lost = {"base": 0, "augmented": 0}, list(voids)
+    for void in lost:
         for arm in void.arms:
             dropped[arm] = dropped.get(arm, 0) + 1
     claim, harm, futility, charged = e_values
@@ -96,6 +98,7 @@ def weigh(
             arm: sum(1 for pair in pairs if pair.truncated[i] > 0)
             for i, arm in enumerate(("base", "augmented"))
         },
+        voided=tuple(void.task for void in lost),
         mde=_detectable(stakes, alpha),
     )
 

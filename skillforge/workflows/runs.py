@@ -29,7 +29,8 @@ GOES_ON = (
 """What whoever measures is told when the budget is spent."""
 STARTS_ANEW = (
     "what was decided stands and the run has ended: the same command starts another one with a "
-    "budget of its own, which reuses the rollouts of diagnosis and of screening"
+    "budget of its own, which reuses the rollouts of diagnosis and of screening, and in which "
+    "candidates without a verdict whose E is above 1 go on with it"
 )
 """What whoever has something decided is told."""
 
