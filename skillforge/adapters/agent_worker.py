@@ -51,6 +51,9 @@ class _Talk:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float = 0.0
+    cost_told: bool = True
+    lost: Cost = field(default_factory=Cost)
+    """What calls without an answer may have cost; it does not count against the token limit."""
     seconds: float = 0.0
     """Inside the model."""
     tool_seconds: float = 0.0
@@ -68,6 +71,8 @@ class _Talk:
         self.prompt_tokens += reply.prompt_tokens
         self.completion_tokens += reply.completion_tokens
         self.cost_usd += reply.cost_usd
+        self.cost_told &= reply.cost_told
+        self.lost += reply.lost
         self.seconds += reply.seconds
         if self.finish_reason != "length":
             self.finish_reason = reply.finish_reason
@@ -154,19 +159,20 @@ class AgentWorker:
         talk = _Talk(messages=list(first.messages))
         shelf = Shelf(skills={skill.name: skill for skill in skills})
         failure: Failure | None = None
-        lost = Cost()
         try:
             await self._loop(first, talk, shelf, await self._state(task))
         except _EndedError as error:
             failure = error.failure
         except CallFailed as error:
-            failure, lost = error.failure, error.cost or lost
+            failure = error.failure
+            talk.lost += error.cost or Cost()
         return Attempt(
             output=talk.output,
             finish_reason=talk.finish_reason,
-            prompt_tokens=talk.prompt_tokens + lost.tokens,
+            prompt_tokens=talk.prompt_tokens + talk.lost.tokens,
             completion_tokens=talk.completion_tokens,
-            cost_usd=talk.cost_usd + lost.usd,
+            cost_usd=talk.cost_usd + talk.lost.usd,
+            cost_told=talk.cost_told,
             seconds=talk.seconds,
             failure=failure,
             transcript=tuple(message.to_json() for message in talk.messages),

@@ -73,6 +73,7 @@ class CommandWorker:
             seconds=done.seconds,
             cost_usd=cost.usd,
             completion_tokens=cost.tokens,
+            cost_told=cost == Cost(),
             failure=self._failure(done, silent=unchanged and not output.strip()),
             transcript=({"role": "user", "content": task.input},),
             exit_code=done.exit_code,

@@ -16,9 +16,9 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -55,6 +55,8 @@ PACKAGES = {
     "zstandard": "zstandard",
 }
 """Import name → what to install."""
+EXTRAS = {"ray": "skillforge-evolve[ray]"}
+"""The same for what is needed only where it is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,8 @@ def checks(
     embedder: Embedder | None = None,
     index: Callable[[NDArray[np.float32]], VectorIndex] | None = None,
     packages: Mapping[str, str] = MappingProxyType(PACKAGES),
+    extras: Mapping[str, str] = MappingProxyType(EXTRAS),
+    needed: Collection[str] = (),
     suites: Sequence[SuiteEntry] = (),
 ) -> list[Check]:
     """Look at everything, whatever fails; never raises for what it finds.
@@ -98,9 +102,12 @@ def checks(
         embedder: The embedder to use when ``deep``.
         index: Builds the index to search when ``deep``.
         packages: Import names that must be there → what to install for each.
+        extras: The same for those that need not be there.
+        needed: Import names of extras that this project asks for.
         suites: Suites that were found.
     """
     found = [_python(), *(_package(name, dist) for name, dist in packages.items())]
+    found += [_extra(name, dist, needed=name in needed) for name, dist in extras.items()]
     if model.startswith("local/"):
         if weights is not None:
             found.append(_probe("model weights", lambda: str(weights(model))))
@@ -130,6 +137,17 @@ def _package(module: str, distribution: str) -> Check:
     except importlib.metadata.PackageNotFoundError:
         detail = "importable, version unknown"
     return Check(name=distribution, ok=True, detail=detail)
+
+
+def _extra(module: str, distribution: str, *, needed: bool) -> Check:
+    """Look at a package that is needed only where it is asked for; nothing is started."""
+    check = replace(_package(module, module), name=f"{module} (extra)")
+    if check.ok:
+        return check
+    how = f"pip install '{distribution}'"
+    if not needed:
+        return replace(check, ok=True, detail=f"not installed; if you want it: {how}", fix="")
+    return replace(check, detail="not installed, but the project asks for it", fix=f"run: {how}")
 
 
 def _probe(name: str, look: Callable[[], str]) -> Check:

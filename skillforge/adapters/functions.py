@@ -1,4 +1,8 @@
-"""Functions that a suite names: ``module:function``, found in its folder first."""
+"""Functions that a suite names: ``module:function``, found in its code first.
+
+That code is what was read and digested with the suite, and so what was trusted: it is imported from
+a private copy, whatever happens to the suite's folder meanwhile, and goes along to other processes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ import functools
 import importlib
 import importlib.util
 import inspect
-import platform
 import re
 import sys
 import threading
@@ -16,30 +19,34 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
 from skillforge.core.digest import json_digest, sha256
+from skillforge.core.task import Code
 from skillforge.errors import ConfigError
 
 _OWN = "skillforge_suite_"
 """What the names of imported suite modules begin with."""
+_copies: dict[str, TemporaryDirectory[str]] = {}
+"""Of the code that this process has loaded functions from; they go with the process."""
 _folders: set[Path] = set()
-"""Of the suites that code was loaded from in this process."""
+"""Where these copies lie."""
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """A function of a suite. In another process it is imported there."""
+    """A function of a suite. In another process it is imported there, from the same code."""
 
     reference: str
-    folder: Path
+    code: Code
     setting: str
     call: Callable[..., Awaitable[Any]]
     """Asynchronous, whatever the function is: a plain one runs in a thread of its own."""
     source: str
-    """Digest of its module's file; where this stands in the suite's folder, of all code there."""
+    """Digest of its module's file; where this is the suite's, of all Python code of the suite."""
 
     @property
     def name(self) -> str:
@@ -47,15 +54,15 @@ class Function:
         return self.reference.partition(":")[2]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _load_again, (self.reference, self.folder, self.setting, self.source)
+        return load_function, (self.reference, self.code, self.setting)
 
 
-def load_function(reference: str, folder: Path, setting: str) -> Function:
+def load_function(reference: str, code: Code, setting: str) -> Function:
     """Import a function.
 
     Args:
         reference: ``module:function``.
-        folder: Folder of the suite, searched before everything else.
+        code: Code of the suite, which must be trusted; searched before everything else.
         setting: What names the function, for messages.
 
     Raises:
@@ -64,43 +71,42 @@ def load_function(reference: str, folder: Path, setting: str) -> Function:
     if not _REFERENCE.fullmatch(reference):
         raise ConfigError(
             f"[worker] {setting} is {reference!r}; expected module:function, such as "
-            f"mine:work for the function `work` in {folder / 'mine.py'}"
+            f"mine:work for the function `work` in {Path(code.folder) / 'mine.py'}"
         )
     module_name, name = reference.split(":")
-    module = _import(module_name, folder, f"[worker] {setting} {reference!r}")
+    folder = _copy_of(code)
+    module = _import(module_name, folder, f"[worker] {setting} {reference!r}", code.folder)
     function = getattr(module, name, None)
     if not callable(function):
         known = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
         raise ConfigError(
-            f"[worker] {setting} {reference!r}: {module.__file__} has no function {name!r}; "
-            f"it has: {', '.join(known) or 'none'}"
+            f"[worker] {setting} {reference!r}: module {module_name!r} in {code.folder} has no "
+            f"function {name!r}; it has: {', '.join(known) or 'none'}"
         )
     return Function(
         reference=reference,
-        folder=folder,
+        code=code,
         setting=setting,
         call=_asynchronous(function),
-        source=_source(module, folder.resolve()),
+        source=_source(module, folder, code),
     )
 
 
-def _load_again(reference: str, folder: Path, setting: str, source: str) -> Function:
-    """Import a function in another process, which may be on another machine.
+def _copy_of(code: Code) -> Path:
+    """Return a folder of this process alone that holds some code as it was digested."""
+    key = json_digest([code.folder, code.digest])
+    if key not in _copies:
+        copy = TemporaryDirectory(prefix="skillforge-code-", ignore_cleanup_errors=True)
+        for name, file in code.files.items():
+            path = Path(copy.name) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(file.data)
+            path.chmod(0o700 if file.executable else 0o600)
+        _copies[key] = copy
+    return Path(_copies[key].name).resolve()
 
-    Raises:
-        ConfigError: Its code there is not the code that was trusted.
-    """
-    function = load_function(reference, folder, setting)
-    if function.source != source:
-        raise ConfigError(
-            f"[worker] {setting} {reference!r}: the code in {folder} on {platform.node()} differs "
-            "from the code that the command has loaded; make the folders equal"
-        )
-    return function
 
-
-def _import(name: str, folder: Path, what: str) -> ModuleType:
-    folder = folder.resolve()
+def _import(name: str, folder: Path, what: str, origin: str) -> ModuleType:
     file = folder / f"{name}.py"
     try:
         with _searched_first(folder):
@@ -108,15 +114,14 @@ def _import(name: str, folder: Path, what: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # whatever a module may do while it is loaded
         raise ConfigError(
             f"{what}: module {name!r} cannot be imported ({type(error).__name__}: {error}); it was "
-            f"looked for in {folder}, then in {', '.join(filter(None, sys.path))}; correct its "
+            f"looked for in {origin}, then in {', '.join(filter(None, sys.path))}; correct its "
             "name or the module"
         ) from error
 
 
 def _import_file(name: str, file: Path) -> ModuleType:
     """Import a file under a name that tells it from those of other suites and other states."""
-    mark = json_digest([str(file.parent), _code_digest(file.parent)])[:16]
-    unique = f"{_OWN}{mark}_{name}"
+    unique = f"{_OWN}{sha256(str(file.parent).encode())[:16]}_{name}"
     if unique in sys.modules:
         return sys.modules[unique]
     spec = importlib.util.spec_from_file_location(unique, file)
@@ -168,16 +173,12 @@ def _take_out(names: set[str]) -> dict[str, ModuleType]:
     return hidden
 
 
-def _source(module: ModuleType, folder: Path) -> str:
+def _source(module: ModuleType, folder: Path, code: Code) -> str:
     file = Path(module.__file__ or ".")
     if file.is_relative_to(folder):
-        return _code_digest(folder)
+        python = {name: sha256(f.data) for name, f in code.files.items() if name.endswith(".py")}
+        return json_digest(sorted(python.items()))
     return sha256(file.read_bytes()) if file.is_file() else module.__name__
-
-
-def _code_digest(folder: Path) -> str:
-    files = sorted(folder.rglob("*.py"))
-    return json_digest([[f.relative_to(folder).as_posix(), sha256(f.read_bytes())] for f in files])
 
 
 def _asynchronous(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:

@@ -235,6 +235,7 @@ class LitellmModel:
                 prompt_tokens=self._prompt_bound(request),
                 completion_tokens=request.max_tokens,
                 cost_usd=self.cost_bound(request),
+                cost_told=False,
             )
         return reply
 

@@ -57,7 +57,8 @@ class PythonWorker:
     ``skills`` is a list of ``{"name", "description", "body", "folder"}``; the folder holds the
     skill's files for as long as the call takes. The function returns the answer as text, or a
     mapping with ``output`` and any of ``prompt_tokens``, ``completion_tokens``, ``cost_usd`` and
-    ``finish_reason``; what it does not say is booked as the suite states it. What it raises is the
+    ``finish_reason``; what it says is booked, also 0, and what it does not say as the suite
+    states it. What it raises is the
     agent's failure, but for `InfraError`, lost connections and a host without memory or disk.
 
     Args:
@@ -100,18 +101,25 @@ class PythonWorker:
             failure = self._failure(error, over=limit.expired())
         if failure is None and not answer.output.strip():
             failure = self._failure(ValueError("empty answer"))
-        stated = self.bound(task, skills)
-        tokens, usd = answer.completion_tokens, answer.cost_usd
+        usd, tokens, told = self._cost(answer, self.bound(task, skills))
         return Attempt(
             output=answer.output,
             finish_reason=answer.finish_reason,
             prompt_tokens=answer.prompt_tokens,
-            completion_tokens=stated.tokens if tokens is None else tokens,
-            cost_usd=stated.usd if usd is None else usd,
+            completion_tokens=tokens,
+            cost_usd=usd,
+            cost_told=told,
             seconds=time.monotonic() - started,
             failure=failure,
             transcript=({"role": "user", "content": task.input},),
         )
+
+    def _cost(self, answer: _Answer, stated: Cost) -> tuple[float, int, bool]:
+        """Return USD and completion tokens to book, and whether the function told them all."""
+        usd, tokens = answer.cost_usd, answer.completion_tokens
+        told = (usd is not None or not stated.usd) and (tokens is not None or not stated.tokens)
+        unsaid = max(stated.tokens - answer.prompt_tokens, 0)
+        return stated.usd if usd is None else usd, unsaid if tokens is None else tokens, told
 
     def _failure(self, error: BaseException, *, over: bool = False) -> Failure:
         infra = isinstance(error, _INFRA) or getattr(error, "errno", None) == errno.ENOSPC

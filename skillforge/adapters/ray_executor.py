@@ -14,10 +14,10 @@ be paid for: only the driver knows whether the budget allows another one.
 
 **Trust and confinement.** Processes run with the rights of whoever started the cluster, as code of
 a suite runs with the rights of the driver without Ray. Only a driver that has found a suite trusted
-sends anything; functions of suites are imported from the same path on each node and refused where
-they differ from what the driver has seen. What programs of ``command`` workers and of verifiers may
-do is limited in each process as it is in the driver (`skillforge.adapters.limited`). Keys do not
-travel: nodes of a cluster that stands already need them in the environment it was started with.
+sends anything, and functions of suites take the code along that it has found trusted. What programs
+of ``command`` workers and of verifiers may do is limited in each process as it is in the driver
+(`skillforge.adapters.limited`). Keys do not travel: nodes of a cluster that stands already need
+them in the environment it was started with.
 """
 
 from __future__ import annotations

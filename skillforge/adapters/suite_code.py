@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
 from skillforge.core.committee import members
 from skillforge.core.digest import json_digest, sha256
@@ -50,9 +51,18 @@ def read_task_file(folder: Path, name: str) -> bytes:
         raise SuiteError(f"file {name!r} cannot be read ({error.strerror}); mend that") from error
 
 
-def bind_code(folder: Path, suite: Suite) -> Suite:
-    """Bind the suite, and each verifier that runs its code, to that code and the tasks' files."""
-    code = read_code(folder, suite.worker, suite.tasks)
+def bind_code(folder: Path, suite: Suite, tables: Mapping[str, bytes]) -> Suite:
+    """Bind the suite, and each verifier that runs its code, to that code and the tasks' files.
+
+    Args:
+        folder: Folder of the suite.
+        suite: The suite as it was read.
+        tables: The bytes that it was read from, by file name.
+
+    Raises:
+        SuiteError: As `read_code` does.
+    """
+    code = read_code(folder, suite.worker, suite.tasks, tables)
     own = files_digest(code.files) if code is not None else ""
     tasks = [
         replace(task, verifier=replace(task.verifier, code=own))
@@ -65,12 +75,23 @@ def bind_code(folder: Path, suite: Suite) -> Suite:
     return replace(suite, tasks=tuple(tasks), code=code, digest=digest)
 
 
-def read_code(folder: Path, worker: WorkerSpec, tasks: Sequence[Task]) -> Code | None:
+def read_code(
+    folder: Path,
+    worker: WorkerSpec,
+    tasks: Sequence[Task],
+    tables: Mapping[str, bytes] = MappingProxyType({}),
+) -> Code | None:
     """Return what of a suite runs on this machine, or None if nothing does.
 
+    Args:
+        folder: Folder of the suite.
+        worker: Its worker.
+        tasks: Its tasks.
+        tables: The bytes that these two were read from, by file name.
+
     Raises:
-        SuiteError: Code would run, and the folder holds a link out of it, is too large or cannot
-            be read, or a function's module is not in it.
+        SuiteError: Code would run, and the folder holds a link out of it, is too large, cannot be
+            read or changes meanwhile, or a function's module is not in it.
     """
     verifiers = {json_digest(m.to_json()): m for t in tasks for m in members(t.verifier)}
     running = [spec for spec in verifiers.values() if spec.kind in CODE_KINDS]
@@ -78,6 +99,7 @@ def read_code(folder: Path, worker: WorkerSpec, tasks: Sequence[Task]) -> Code |
     if not parts:
         return None
     every = _folder_files(folder)
+    _require_unchanged(folder, every, tables, tasks)
     files = {path: file for path, file in every.items() if path not in SUITE_TABLES}
     for spec in running:
         if spec.kind == "python":
@@ -93,6 +115,22 @@ def read_code(folder: Path, worker: WorkerSpec, tasks: Sequence[Task]) -> Code |
 def files_digest(files: Mapping[str, PackageFile]) -> str:
     """Return the SHA-256 over paths, contents and executable bits."""
     return json_digest({path: [sha256(f.data), f.executable] for path, f in files.items()})
+
+
+def _require_unchanged(
+    folder: Path,
+    every: Mapping[str, PackageFile],
+    tables: Mapping[str, bytes],
+    tasks: Sequence[Task],
+) -> None:
+    """Refuse a folder in which something is no more what has been read: digests cover both."""
+    read = [*tables.items(), *(item for task in tasks for item in task.files.items())]
+    for path, data in read:
+        found = every.get(PurePosixPath(path).as_posix())
+        if found is None or found.data != data:
+            raise SuiteError(
+                f"{folder / path} changed while the suite was being read; run the command again"
+            )
 
 
 def _verifier_part(spec: VerifierSpec) -> str:

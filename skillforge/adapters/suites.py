@@ -85,7 +85,7 @@ def load_suite(path: Path) -> Suite:
     ]
     problems.raise_if_any()
     assert head is not None
-    tables = [sha256(data) for data in (head_bytes, rows_bytes) if data is not None]
+    tables = {SUITE_FILE: head_bytes or b"", TASKS_FILE: rows_bytes or b""}
     return bind_code(
         path,
         Suite(
@@ -95,10 +95,11 @@ def load_suite(path: Path) -> Suite:
             source=head.source,
             tasks=tuple(task for task in tasks if task),
             worker=head.worker.spec(),
-            digest=json_digest(tables),
+            digest=json_digest([sha256(data) for data in tables.values()]),
             prices=head.model_dump()["prices"],
             split_by=plan.by,
         ),
+        tables,
     )
 
 

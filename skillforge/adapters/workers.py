@@ -54,9 +54,10 @@ class ChatWorker:
         return Attempt(
             output=reply.text,
             finish_reason=reply.finish_reason,
-            prompt_tokens=reply.prompt_tokens,
+            prompt_tokens=reply.prompt_tokens + reply.lost.tokens,
             completion_tokens=reply.completion_tokens,
-            cost_usd=reply.cost_usd,
+            cost_usd=reply.cost_usd + reply.lost.usd,
+            cost_told=reply.cost_told,
             seconds=reply.seconds,
             failure=None if reply.text.strip() else empty,
             transcript=sent,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from threading import Event, current_thread, main_thread
 from types import FrameType
@@ -18,6 +18,7 @@ import click
 
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.adapters.local_model import usable_cores
+from skillforge.adapters.models import load_litellm
 from skillforge.cli.code import make_programs, make_verifier, refuse_untrusted
 from skillforge.cli.options import Paying
 from skillforge.cli.progress import Progress
@@ -87,13 +88,24 @@ class Engine:
             known["stage_only"] = self.stage_only
         return EvolveSettings(**known)
 
+    @property
+    def evolving(self) -> dict[str, Any]:
+        """What of the settings makes one run of `evolve` or `nightly` another than the next."""
+        return {"evolve": asdict(self.evolve_settings), "proposer": self.proposer.fingerprint}
+
     def open(self, command: str, request: Mapping[str, Any]) -> Run:
-        """Open the run of a request, or go on with an interrupted one."""
+        """Open the run of a request, or go on with an interrupted one.
+
+        Whatever can change what comes of the run is in the request, so that a changed setting
+        starts another run; caps, prices and how many calls are made at once are not.
+        """
         full = {
             "suite": self.suite.digest,
             "seed": self.paying.seed,
             "worker": self.worker.fingerprint,
             "rules": self.rules.to_json(),
+            "k": self.evolve_settings.k,
+            "embedding": self.session.project.settings.embedding.model,
             **request,
         }
         run = open_run(self.session.ledger, self.session.curator.state, command, full)
@@ -117,7 +129,9 @@ class Engine:
             self.session.ledger.append([event])
 
     def bench(self, run: Run) -> Bench:
-        """Return the bench that a run's rollouts go through."""
+        """Return the bench that a run's rollouts go through; its minutes begin."""
+        if self.suite.worker.kind in ("chat", "agent"):
+            load_litellm()  # takes seconds, which are no part of the first rollout
         self.meter.start()
         return Bench(
             ledger=self.session.ledger,

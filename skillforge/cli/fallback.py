@@ -6,23 +6,30 @@ by another worker could not count in the same contrast, whichever arm it stands 
 whose call fails is void, a run whose model stays away is called off and left open, and the job then
 starts anew, as a run of its own, in which the fallback performs every rollout and writes the
 proposals. Nothing that one of them measured enters the other's evidence. The open run goes on when
-the same command is given again and its model answers. The caps are for both runs together.
+the same command is given again and its model answers.
+
+The caps are for both runs together: the fallback gets what the first has left of them, and the
+report shows what both have spent, the first one's part beside the sum. In the ledger each run has
+its own bill.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 from skillforge.cli.engine import Engine, make_engine
+from skillforge.cli.jobs import Spent
 from skillforge.errors import InfraError
+from skillforge.workflows.meter import Caps
 
 Result = TypeVar("Result")
+Job = Callable[[Engine], Awaitable[tuple[Result, Spent]]]
 
 
-async def with_fallback(engine: Engine, job: Callable[[Engine], Awaitable[Result]]) -> Result:
-    """Run a job to its end.
+async def with_fallback(engine: Engine, job: Job[Result]) -> tuple[Result, Spent]:
+    """Run a job to its end; return its result, and what was spent on it by both models.
 
     Raises:
         InfraError: The model cannot be reached, nor can the fallback if there is one.
@@ -33,12 +40,20 @@ async def with_fallback(engine: Engine, job: Callable[[Engine], Awaitable[Result
         standby = _standby(engine) if error.where == "model" else None
         if standby is None:
             raise
-        name = standby.model.name
-        engine.progress.announce(f"{error}; starting anew with the fallback {name}")
-        return await _run(standby, job)
+        name, left = standby.model.name, _left(standby.meter.caps)
+        engine.progress.announce(f"{error}; starting anew with the fallback {name}{left}")
+        result, spent = await _run(standby, job)
+        first = {"model": engine.model.name, **engine.meter.spend.to_json()}
+        both = standby.meter.spend.plus(engine.meter.spend)
+        return result, {**spent, **both.to_json(), "first": first}
 
 
-async def _run(engine: Engine, job: Callable[[Engine], Awaitable[Result]]) -> Result:
+def _left(caps: Caps) -> str:
+    left = [f"{cap:,.4g} {what}" for what, cap in asdict(caps).items() if cap is not None]
+    return f", with {', '.join(left)} left of the budget" if left else ""
+
+
+async def _run(engine: Engine, job: Job[Result]) -> tuple[Result, Spent]:
     try:
         return await job(engine)
     finally:

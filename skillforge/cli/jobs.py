@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from skillforge.cli.engine import Engine
 from skillforge.core.arms import Arms
 from skillforge.core.library import require_served
 from skillforge.core.task import Split, Task
-from skillforge.errors import SuiteError
+from skillforge.errors import BudgetSpent, SuiteError
 from skillforge.workflows.audit import UnitAudit, audit_units, audited_units
 from skillforge.workflows.calibrate import Calibration, calibrate, last_calibration
 from skillforge.workflows.candidates import SkillReport
 from skillforge.workflows.contrast import freeze_context, salt_of, spread
 from skillforge.workflows.evaluate import Evaluation, evaluate
 from skillforge.workflows.nightly import Nightly, NightlySettings, NightReport
+from skillforge.workflows.runs import GOES_ON, STARTS_ANEW
 
 Spent = Mapping[str, Any]
 """What a run spent, under the names that the commands print."""
@@ -36,19 +38,29 @@ async def evaluate_skill(
     _warn_of_replicates(engine, replicates)
     request = {"skill": skill, "arms": list(arms), "tasks": tasks, "replicates": replicates}
     run = engine.open("eval", request)
-    measured = await evaluate(
-        engine.bench(run),
-        engine.session.curator,
-        engine.suite,
-        skill,
-        engine.rules,
-        tasks=tasks,
-        arms=arms,
-        retriever=engine.context_retriever(),
-        k=engine.evolve_settings.k,
-        replicates=replicates,
-    )
+    with _staying_open():
+        measured = await evaluate(
+            engine.bench(run),
+            engine.session.curator,
+            engine.suite,
+            skill,
+            engine.rules,
+            tasks=tasks,
+            arms=arms,
+            retriever=engine.context_retriever(),
+            k=engine.evolve_settings.k,
+            replicates=replicates,
+        )
     return measured, engine.close(run)
+
+
+@contextmanager
+def _staying_open() -> Iterator[None]:
+    """Say how to go on with a run that the budget stops; see `skillforge.workflows.runs`."""
+    try:
+        yield
+    except BudgetSpent as spent:
+        raise BudgetSpent(f"{spent}; {GOES_ON}") from spent
 
 
 def _warn_of_replicates(engine: Engine, replicates: int) -> None:
@@ -71,7 +83,8 @@ async def calibrate_worker(engine: Engine, *, tasks: int) -> tuple[Calibration, 
     """
     run = engine.open("calibrate", {"tasks": tasks})
     skills = engine.session.curator.served()
-    found = await calibrate(engine.bench(run), engine.suite, skills, engine.rules, tasks=tasks)
+    with _staying_open():
+        found = await calibrate(engine.bench(run), engine.suite, skills, engine.rules, tasks=tasks)
     return found, engine.close(run)
 
 
@@ -91,10 +104,13 @@ async def evolve_skill(engine: Engine, skill: str) -> tuple[SkillReport, Spent]:
     """
     require_served(engine.session.curator.state, skill)
     _warn_of_replicates(engine, engine.rules.replicates)
-    run = engine.open("evolve", {"skill": skill})
+    run = engine.open("evolve", {"skill": skill, **engine.evolving})
     evolver = engine.evolver(run, cohort_size=engine.evolve_settings.max_confirm)
     report = await evolver.evolve(skill)
-    return report, engine.close(run, report.stopped_by or "done")
+    spent = engine.close(run, report.stopped_by or "done")
+    if report.stopped_by:
+        report.stopped_by += f"; {STARTS_ANEW}"
+    return report, spent
 
 
 def audit_anchors(engine: Engine, skill: str, tasks: int) -> list[Task]:
@@ -124,7 +140,8 @@ async def audit_skill_units(engine: Engine, skill: str, *, tasks: int) -> tuple[
     context = freeze_context(engine.context_retriever(), skill, anchors, engine.evolve_settings.k)
     package = engine.session.curator.package(skill)
     units = audited_units(package, parts=True)
-    found = await audit_units(engine.bench(run), package, units, anchors, context)
+    with _staying_open():
+        found = await audit_units(engine.bench(run), package, units, anchors, context)
     return found, engine.close(run)
 
 
@@ -160,14 +177,18 @@ async def run_night(engine: Engine, order: list[str]) -> tuple[NightReport, Spen
     """
     session, settings = engine.session, engine.session.project.settings.nightly
     _warn_of_replicates(engine, engine.rules.replicates)
-    run = engine.open("nightly", {"skills": order})
+    audits = {"library_audits": settings.library_audits}
+    run = engine.open("nightly", {"skills": order, **audits, **engine.evolving})
     cohort_size = len(order) * engine.evolve_settings.max_confirm
     night = Nightly(
         evolver=engine.evolver(run, cohort_size=cohort_size),
         suite=engine.suite,
-        settings=NightlySettings(skills=tuple(order), library_audits=settings.library_audits),
+        settings=NightlySettings(skills=tuple(order), **audits),
         make_retriever=session.retriever,
         announce=engine.progress.announce,
     )
     report = await night.run(order)
-    return report, engine.close(run, report.stopped_by)
+    spent = engine.close(run, report.stopped_by)
+    if report.stopped_by != "done":
+        report.stopped_by += f"; {STARTS_ANEW}"
+    return report, spent

@@ -28,7 +28,7 @@ class Limits(TypedDict, total=False):
     max_rollouts: int | None
     """Attempts made; reused ones are free."""
     max_minutes: float | None
-    """Minutes, wall clock, after which no new call is made."""
+    """Minutes, wall clock, after which no new call is made; anew with each start."""
 
 
 def paying(limits: Limits) -> Paying:

@@ -68,7 +68,11 @@ _PAYING = (
     click.option("--max-usd", type=click.FloatRange(0), help="Cap of USD."),
     click.option("--max-tokens", type=click.IntRange(0), help="Cap of tokens."),
     click.option("--max-rollouts", type=click.IntRange(0), help="Cap of rollouts."),
-    click.option("--max-minutes", type=click.FloatRange(0), help="No new calls after that."),
+    click.option(
+        "--max-minutes",
+        type=click.FloatRange(0),
+        help="No new calls after that; a run that is gone on with has them anew.",
+    ),
     click.option("--dry-run", is_flag=True, help="Print what it would cost; spend nothing."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -26,11 +27,16 @@ class Progress:
     """Counts rollouts: a bar on a terminal, plain lines when piped.
 
     What is to come is known for the rollouts that have been asked for; more may be asked for later,
-    or fewer be needed.
+    or fewer be needed. Rate and time left count from when the first of them begins: what comes
+    before (libraries, the embedder, a model that is loaded) says nothing about the others.
     """
 
     terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
-    _started: float = field(default_factory=time.monotonic)
+    clock: Callable[[], float] = time.monotonic
+    """Seconds."""
+    _started: float = field(init=False)
+    _begun: float | None = None
+    """When the first rollout began."""
     _shown: float = 0.0
     _expected: int = 0
     _rollouts: int = 0
@@ -38,24 +44,29 @@ class Progress:
     _usd: float = 0.0
     _bar: Bar | None = None
 
+    def __post_init__(self) -> None:
+        self._started = self.clock()
+
     def announce(self, text: str) -> None:
         """Say what begins."""
-        line = f"[{time.monotonic() - self._started:5.0f} s] {text}"
+        line = f"[{self.clock() - self._started:5.0f} s] {text}"
         if self._bar is None:
             click.echo(line, err=True)
         else:
             self._bar.console.print(line, markup=False, highlight=False)
 
     def expect(self, rollouts: int) -> None:
-        """Add rollouts that are to come."""
+        """Add rollouts that are to come, the first of them at once."""
         self._expected += rollouts
+        if self._begun is None and rollouts:
+            self._begun = self.clock()
 
     def rollout(self, rollout: Rollout) -> None:
         """Count one finished rollout, and say so now and then."""
         self._rollouts += 1
         self._failures += rollout.failure is not None
         self._usd += rollout.cost_usd
-        now = time.monotonic()
+        now = self.clock()
         if now - self._shown < (INTERVAL_TTY if self.terminal else INTERVAL_PIPE):
             return
         self._shown = now
@@ -66,7 +77,8 @@ class Progress:
 
     def line(self) -> str:
         """Return the numbers in words: rate, cost, time left, failures."""
-        rate = self._rollouts / max(time.monotonic() - self._started, 1e-9)
+        now = self.clock()
+        rate = self._rollouts / max(now - (now if self._begun is None else self._begun), 1e-9)
         left = timedelta(seconds=round((self._expected - self._rollouts) / max(rate, 1e-9)))
         return (
             f"{self._rollouts} of {self._expected} rollouts, {rate:.1f}/s, {money(self._usd)}, "

@@ -131,6 +131,8 @@ def evolve(
         _reasons([data])
         tables.audit_table([report.audit_json()])
         _staged([data])
+        if report.stopped_by:
+            click.echo(f"stopped: {report.stopped_by}")
         click.echo(tables.spend_line(data))
 
     emit(data, as_json, show)

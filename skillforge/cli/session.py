@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,8 @@ class Session:
     """An open project with its parts."""
 
     project: Project
+    state: Path
+    """Folder of ledger and index; of a project that is only to be read, a copy of it."""
     ledger: SqliteLedger
     library: FolderLibrary
     curator: Curator
@@ -66,7 +70,7 @@ class Session:
 
         shown = self.curator.served() if packages is None else dict(packages)
         embedder = make_embedder(self.project.settings.embedding.model)
-        path, fingerprint = self.project.state / "index.faiss", corpus_digest(shown, embedder)
+        path, fingerprint = self.state / "index.faiss", corpus_digest(shown, embedder)
         kept = load_index(path, fingerprint)
         if kept is not None:
             index, names = kept
@@ -133,8 +137,8 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
     Args:
         folder: The project's folder; None looks from the working directory upwards.
         write: Whether the command changes anything; then it must be the only one that does. A
-            reading command goes on without bringing things in step where another one writes, and
-            keeps no other from writing once things are in step.
+            reading command goes on without bringing things in step where another one writes or
+            where nothing can be written, and keeps no other from writing once things are in step.
 
     Raises:
         ConfigError: There is no project here.
@@ -142,20 +146,23 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
     """
     project = open_project(folder)
     with ExitStack() as stack:
-        lock = ProjectLock(project.state)
-        stack.callback(lock.release)
-        alone = lock.acquire(project.settings.library.lock_seconds if write else 0)
-        if write and not alone:
-            raise LedgerError(
-                f"{project.state}: {lock.holder()} is writing to this project; wait for it to "
-                "end, then repeat, or set SKILLFORGE_LIBRARY_LOCK_SECONDS to wait for longer"
-            )
-        ledger = SqliteLedger(project.state / "ledger.db")
+        state, lock, alone = project.state, ProjectLock(project.state), False
+        if _is_read_only(state):
+            state = stack.enter_context(_copy_to_read(state, write=write))
+        else:
+            stack.callback(lock.release)
+            alone = lock.acquire(project.settings.library.lock_seconds if write else 0)
+            if write and not alone:
+                raise LedgerError(
+                    f"{state}: {lock.holder()} is writing to this project; wait for it to end, "
+                    "then repeat, or set SKILLFORGE_LIBRARY_LOCK_SECONDS to wait for longer"
+                )
+        ledger = SqliteLedger(state / "ledger.db")
         stack.callback(ledger.close)
-        stats = StatCache(project.state / "stats.json")
-        library = FolderLibrary(project.library, mend=alone, stats=stats)
+        library = FolderLibrary(project.library, mend=alone, stats=StatCache(state / "stats.json"))
         session = Session(
             project=project,
+            state=state,
             ledger=ledger,
             library=library,
             curator=Curator(ledger=ledger, library=library),
@@ -167,6 +174,34 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
             if not write:
                 lock.release()
         yield session
+
+
+def _is_read_only(state: Path) -> bool:
+    """Whether nothing can, or by its permissions may, be written: those bind no superuser."""
+    places = [place for place in (state, state / "ledger.db") if place.exists()] or [state.parent]
+    return any(not os.access(p, os.W_OK) or not p.stat().st_mode & 0o222 for p in places)
+
+
+@contextmanager
+def _copy_to_read(state: Path, *, write: bool) -> Iterator[Path]:
+    """Copy the state of a project that cannot be written to, for as long as it is read.
+
+    SQLite reads a file in place only where it may write beside it, or if nothing is left in its
+    write-ahead log; and an older ledger is migrated when it is opened.
+
+    Raises:
+        LedgerError: The command would write.
+    """
+    if write:
+        raise LedgerError(
+            f"{state} cannot be written to: make it writable, or copy the project elsewhere"
+        )
+    with TemporaryDirectory(prefix="skillforge-") as copy:
+        for file in state.iterdir() if state.is_dir() else ():
+            if file.is_file():
+                copyfile(file, Path(copy) / file.name)
+        click.echo(f"note: {state} cannot be written to; the ledger is read as it stands", err=True)
+        yield Path(copy)
 
 
 def open_project(folder: Path | None) -> Project:

@@ -37,7 +37,7 @@ def init(folder: Path, library: str, model: str) -> int:
 @click.option("--model", help="Model to check; default: the project's worker.")
 @click.option("--deep", is_flag=True, help="Also make one completion and one embedding.")
 def doctor(project: Path | None, as_json: bool, model: str | None, deep: bool) -> int:
-    """Check models, keys, embedder, index and ledger; say how to get what is missing."""
+    """Check models, keys, embedder, index, ledger and Ray; say how to get what is missing."""
     from skillforge.adapters.doctor import checks
     from skillforge.adapters.embedder import packaged_folder
     from skillforge.adapters.index import open_index
@@ -61,6 +61,7 @@ def doctor(project: Path | None, as_json: bool, model: str | None, deep: bool) -
         chat=make_model(opened, chosen, None) if deep else None,
         embedder=make_embedder(opened.settings.embedding.model) if deep else None,
         index=open_index if deep else None,
+        needed=("ray",) if opened.settings.executor.kind == "ray" else (),
         suites=list_suites(suite_roots(project)),
     )
 

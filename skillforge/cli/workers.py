@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from skillforge.adapters.functions import Function, load_function
 from skillforge.core.digest import json_digest
-from skillforge.core.task import Suite, WorkerSpec
+from skillforge.core.task import Code, Suite
 from skillforge.errors import ConfigError
 from skillforge.ports import ChatModel, Programs, Worker
 from skillforge.workflows.meter import Meter, MeteredWorker
+
+NO_CODE = Code(parts=(), folder="", files={}, digest="")
+"""Of an agent without functions of its own."""
 
 
 def make_worker(suite: Suite, model: ChatModel, meter: Meter | None, programs: Programs) -> Worker:
     """Return the worker of a suite; the suite must be trusted if it brings code.
 
     Args:
-        suite: Says the kind and the settings; its folder is where its code is looked for first.
+        suite: Says the kind and the settings, and has the code that it names.
         model: The model of ``chat`` and ``agent``, which passes the budget before each call.
         meter: The budget that each attempt of any other kind passes; None where attempts of
             every kind pass it elsewhere.
@@ -29,18 +30,18 @@ def make_worker(suite: Suite, model: ChatModel, meter: Meter | None, programs: P
     from skillforge.adapters.python_worker import PythonWorker
     from skillforge.adapters.workers import ChatWorker
 
-    spec, folder = suite.worker, Path(suite.code.folder if suite.code else ".")
+    spec = suite.worker
     if spec.kind == "chat":
         return ChatWorker(model=model, spec=spec)
     if spec.kind == "agent":
-        return _agent(spec, folder, model)
+        return _agent(suite, model)
     if spec.kind == "command":
         return _metered(make_command_worker(suite, programs), meter)
-    if spec.function is None:
+    if spec.function is None or suite.code is None:
         raise ConfigError(
             f"suite {suite.name}: [worker] kind = 'python' needs function = 'module:function'"
         )
-    function = load_function(spec.function, folder, "function")
+    function = load_function(spec.function, suite.code, "function")
     return _metered(PythonWorker(function=function, spec=spec), meter)
 
 
@@ -48,17 +49,18 @@ def _metered(worker: Worker, meter: Meter | None) -> Worker:
     return worker if meter is None else MeteredWorker(worker=worker, meter=meter)
 
 
-def _agent(spec: WorkerSpec, folder: Path, model: ChatModel) -> Worker:
+def _agent(suite: Suite, model: ChatModel) -> Worker:
     from skillforge.adapters.agent_worker import AgentWorker
 
+    spec, code = suite.worker, suite.code or NO_CODE
     tools: dict[str, Function] = {}
     for reference in spec.tools:
-        tool = load_function(reference, folder, "tools")
+        tool = load_function(reference, code, "tools")
         if tool.name in tools:
             raise ConfigError(f"[worker] tools: two are called {tool.name!r}; rename one of them")
         tools[tool.name] = tool
-    state = load_function(spec.state, folder, "state") if spec.state else None
-    code = [f.source for f in (*tools.values(), *([state] if state else []))]
+    state = load_function(spec.state, code, "state") if spec.state else None
+    sources = [f.source for f in (*tools.values(), *([state] if state else []))]
     return AgentWorker(
-        model=model, spec=spec, tools=tools, make_state=state, source=json_digest(code)
+        model=model, spec=spec, tools=tools, make_state=state, source=json_digest(sources)
     )

@@ -19,6 +19,10 @@ class Cost:
     tokens: int = 0
     """Prompt plus completion tokens."""
 
+    def __add__(self, other: Cost) -> Cost:
+        """Return the cost of both."""
+        return Cost(self.usd + other.usd, self.tokens + other.tokens)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
@@ -93,6 +97,15 @@ class ChatReply:
     seconds: float
     """Seconds, wall clock, spent inside the model call."""
     tool_calls: tuple[ToolCall, ...] = ()
+    cost_told: bool = True
+    """Whether the endpoint counted; else tokens and cost are the most that they can be."""
+    lost: Cost = field(default_factory=Cost)
+    """What attempts of the same call before this one may have cost; it comes on top."""
+
+    @property
+    def cost(self) -> Cost:
+        """What this attempt alone has cost."""
+        return Cost(self.cost_usd, self.prompt_tokens + self.completion_tokens)
 
 
 class CallFailed(Exception):  # noqa: N818 - reads as what happened

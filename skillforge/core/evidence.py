@@ -39,6 +39,8 @@ class Evidence:
     """Share of the pairs with a score of 0 in both arms."""
     truncated: Mapping[str, int] = field(hash=False)
     """Tasks with an answer cut at the token limit, by arm."""
+    voided: tuple[str, ...]
+    """Tasks whose pair an infrastructure failure took away, in order."""
     mde: float | None
     """Lift that the process for "no lift" finds within this many pairs with power .8 at α, exact
     for pass or fail (of a finite pool, after its correction, to about a tenth); None where not even
@@ -82,8 +84,8 @@ def weigh(
         rules: The registered rules; the MDE is that of their α and stakes.
         left: Tasks of a finite pool not drawn before each stake, shape (m,); None without a pool.
     """
-    dropped = {"base": 0, "augmented": 0}
-    for void in voids:
+    dropped, lost = {"base": 0, "augmented": 0}, list(voids)
+    for void in lost:
         for arm in void.arms:
             dropped[arm] = dropped.get(arm, 0) + 1
     claim, harm, futility, charged = e_values
@@ -103,6 +105,7 @@ def weigh(
             arm: sum(1 for pair in pairs if pair.truncated[i] > 0)
             for i, arm in enumerate(("base", "augmented"))
         },
+        voided=tuple(void.task for void in lost),
         mde=_detectable(stakes, rules, left),
     )
 

@@ -55,8 +55,13 @@ class Attempt:
     output: str
     finish_reason: str = "stop"
     prompt_tokens: int = 0
+    """Of all its calls. What calls without an answer may have used counts here, retries included:
+    nobody tells their prompt from their answer."""
     completion_tokens: int = 0
     cost_usd: float = 0.0
+    """USD, all calls and retries of this attempt included: what the bill holds for it."""
+    cost_told: bool = True
+    """Whether somebody said what it cost; else tokens and cost are the most that they can be."""
     seconds: float = 0.0
     """Seconds spent inside the model."""
     failure: Failure | None = None
@@ -109,6 +114,7 @@ class Rollout:
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float
+    """USD, retries included; tokens too. See `Attempt`."""
     seconds: float
     output_blob: str
     """Hash of the stored output and transcript."""

@@ -20,6 +20,8 @@ DIFFERS = 0.05
 
 _FAILED_SHARE = 0.1
 """Surplus failures of one arm, as a share of the pairs, from which on they differ as well."""
+_NAMED = 8
+"""Tasks whose pair was lost that are named; the others are counted."""
 _IDLE_SHARE = 0.5
 """Share of tasks with equal full or zero marks in both arms from which on it is remarked on."""
 _SLOWER = 3.0
@@ -68,8 +70,11 @@ def _failures(evidence: Evidence) -> Iterator[Finding]:
         return
     base, augmented = dropped.get("base", 0), dropped.get("augmented", 0)
     p = mcnemar_exact(augmented, base, "two-sided")
+    names = evidence.voided[:_NAMED]
+    more = len(evidence.voided) - len(names)
     yield Finding(
-        f"pairs voided by infrastructure failures, by arm: {dict(dropped)} (exact p {p:.2g})"
+        f"pairs voided by infrastructure failures, by arm: {dict(dropped)} (exact p {p:.2g}): "
+        f"{', '.join(names)}{f' and {more} more' if more else ''}"
     )
     if p <= DIFFERS or abs(base - augmented) > _FAILED_SHARE * evidence.table.pairs:
         yield Finding("infrastructure failures differ between the arms", withholds=True)

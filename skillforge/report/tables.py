@@ -138,6 +138,10 @@ def estimate_line(estimate: Mapping[str, Any]) -> str:
 def spend_line(report: Mapping[str, Any]) -> str:
     """Say what a run spent, where the time of its rollouts went, and what had been expected."""
     spend, outside = report["spend"], ""
+    guessed = sum(bill["at_bound"] for bill in spend["roles"].values())
+    told = f", {guessed} calls at their bound for nobody told what they cost" if guessed else ""
+    if first := spend.get("first"):
+        told += f" ({money(first['usd'])} and {first['rollouts']} rollouts by {first['model']})"
     if spend["rollout_seconds"]:
         share = 1 - min(spend["model_seconds"] / spend["rollout_seconds"], 1)
         outside = (
@@ -146,6 +150,6 @@ def spend_line(report: Mapping[str, Any]) -> str:
         )
     return (
         f"spent {money(spend['usd'])}, {spend['tokens']} tokens, {spend['rollouts']} rollouts "
-        f"({spend['cached']} reused) in {spend['seconds']:.1f} s{outside}; "
+        f"({spend['cached']} reused){told} in {spend['seconds']:.1f} s{outside}; "
         f"{estimate_line(report['estimate'])}"
     )

@@ -6,7 +6,11 @@ fit if those in flight cost less than their bounds waits for them to land; it is
 it would not fit with nothing in flight. Calls are let in first come, first served.
 
 A call that failed is booked at what it may have cost (`skillforge.core.retry` says when that is
-nothing); one that was called off, or of which nobody can tell, at its bound.
+nothing); one that was called off, or of which nobody can tell, at its bound. One that turns out
+dearer than its bound is an error where there is a cap, for no cap could hold.
+
+Caps of USD, tokens and rollouts are for a run, however often it is gone on with; minutes are those
+of one start, as for a window that a team has each night.
 """
 
 from __future__ import annotations
@@ -26,7 +30,9 @@ from skillforge.ports import ChatModel, Clock, Worker
 
 Amount = TypeVar("Amount", int, float)
 Bills = dict[str, dict[str, Any]]
-"""By role (``worker``, ``proposer`` …) its ``usd``, ``tokens`` and ``calls``, as JSON objects."""
+"""By role (``worker``, ``proposer`` …) its `Bill`, as JSON objects."""
+ROUNDING = 1e-9
+"""Share by which a sum of prices may be off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +43,7 @@ class Caps:
     tokens: int | None = None
     rollouts: int | None = None
     minutes: float | None = None
+    """Of one start: a run that is gone on with has them anew."""
 
     def less(self, spend: Spend) -> Caps:
         """Return what is left of the caps; never below 0."""
@@ -60,12 +67,15 @@ class Bill:
     tokens: int = 0
     calls: int = 0
     """Attempts, those that failed included."""
+    at_bound: int = 0
+    """Those of them that were booked at the most that they could cost, for nobody told."""
 
-    def add(self, *, usd: float, tokens: int, calls: int) -> None:
+    def add(self, *, usd: float, tokens: int, calls: int, at_bound: int = 0) -> None:
         """Add to the bill."""
         self.usd += usd
         self.tokens += tokens
         self.calls += calls
+        self.at_bound += at_bound
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,23 +88,32 @@ class Spend:
     """Attempts made in this run; reused ones are counted in ``cached``."""
     cached: int = 0
     seconds: float = 0.0
-    """Seconds, wall clock, of the run."""
+    """Seconds, wall clock, since the run was started or gone on with."""
     model_seconds: float = 0.0
     """Seconds of the rollout phases during which at least one model call was in flight."""
     rollout_seconds: float = 0.0
     """Seconds, wall clock, of the phases that ran rollouts."""
     roles: dict[str, Bill] = field(default_factory=dict)
-    """``usd`` and ``tokens`` split by what they were spent for."""
+    """``usd``, ``tokens``, ``calls`` and ``at_bound`` (see `Bill`) by what they were spent for."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the spend under the names that the commands print."""
         return asdict(self)
 
-    def book(self, role: str, *, usd: float, tokens: int, calls: int = 1) -> None:
-        """Add the cost of calls."""
-        self.usd += usd
-        self.tokens += tokens
-        self.roles.setdefault(role, Bill()).add(usd=usd, tokens=tokens, calls=calls)
+    def book(self, role: str, **bill: Any) -> None:
+        """Add what calls have cost; the bill is a `Bill` as keywords."""
+        self.usd += bill["usd"]
+        self.tokens += bill["tokens"]
+        self.roles.setdefault(role, Bill()).add(**bill)
+
+    def plus(self, other: Spend) -> Spend:
+        """Return the spend of two runs together."""
+        mine, its = asdict(self), asdict(other)
+        roles = mine.pop("roles")
+        both = Spend(**{name: value + its[name] for name, value in mine.items()})
+        for role, bill in (*roles.items(), *its["roles"].items()):
+            both.roles.setdefault(role, Bill()).add(**bill)
+        return both
 
 
 @dataclass(slots=True)
@@ -105,6 +124,19 @@ class Reservation:
     """The most that it can cost."""
     cost: Cost | None = None
     """What it did cost; as long as nobody says so, its bound."""
+    told: bool = True
+    """Whether that is what somebody told, and not the most that it could be."""
+
+    def take(self, attempt: Attempt) -> None:
+        """Take over what a whole attempt says it cost."""
+        self.cost = Cost(attempt.cost_usd, attempt.prompt_tokens + attempt.completion_tokens)
+        self.told = attempt.cost_told
+
+    def settle(self) -> dict[str, Any]:
+        """Return the bill of the call."""
+        cost = self.bound if self.cost is None else self.cost
+        guessed = self.cost is None or not self.told
+        return {"usd": cost.usd, "tokens": cost.tokens, "calls": 1, "at_bound": int(guessed)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,6 +201,7 @@ class Meter:
 
         Raises:
             BudgetSpent: With this call, the caps could be passed.
+            ConfigError: It cost more than its bound, so that a cap does not hold; it is booked.
         """
         async with self._door:  # waiting callers are served in the order of their coming
             while not self._fits(bound):
@@ -180,6 +213,20 @@ class Meter:
             yield reservation
         finally:
             self._land(role, reservation)
+        if reservation.cost is not None:
+            self._refuse_excess(role, reservation.bound, reservation.cost)
+
+    def _refuse_excess(self, role: str, bound: Cost, cost: Cost) -> None:
+        """Refuse a call that cost more than was reserved for it, where a cap relies on that."""
+        over_usd = self.caps.usd is not None and cost.usd > bound.usd * (1 + ROUNDING)
+        if over_usd or (self.caps.tokens is not None and cost.tokens > bound.tokens):
+            raise ConfigError(
+                f"a call of the {role} cost ${cost.usd:g} and {cost.tokens} tokens, at most "
+                f"${bound.usd:g} and {bound.tokens} were expected, so that no cap can hold: "
+                "correct usd_per_attempt and tokens_per_attempt in [worker], or for a model its "
+                "[prices]; an endpoint that passes over max_tokens cannot be used with --max-usd "
+                "or --max-tokens. What the call cost is booked"
+            )
 
     def _fits(self, bound: Cost) -> bool:
         """Whether a call fits beside those in flight.
@@ -202,9 +249,9 @@ class Meter:
 
     def _land(self, role: str, reservation: Reservation) -> None:
         self._in_flight = [r for r in self._in_flight if r is not reservation]
-        cost = reservation.bound if reservation.cost is None else reservation.cost
+        bill = reservation.settle()
         for book in (self.spend, self._unrecorded):
-            book.book(role, usd=cost.usd, tokens=cost.tokens)
+            book.book(role, **bill)
         if not self._in_flight and self._phase_since is not None:
             self.spend.model_seconds += self.clock.now() - self._busy_since
         self._landed.set()
@@ -221,10 +268,7 @@ class Meter:
 
     def _check(self, what: str, cap: float | None, would_be: float) -> None:
         if cap is not None and _passes(cap, would_be):
-            raise BudgetSpent(
-                f"the budget of {cap:,.10g} {what} is spent; what was measured is kept: raise "
-                f"--max-{what} and run the same command again"
-            )
+            raise BudgetSpent(f"the budget of {cap:,.10g} {what} is spent (--max-{what})")
 
     def _check_minutes(self) -> None:
         if self.caps.minutes is None or self._started is None:
@@ -280,7 +324,7 @@ class MeteredModel:
             except SkillforgeError:  # a wrong key or name: nothing was served
                 call.cost = Cost()
                 raise
-            call.cost = Cost(reply.cost_usd, reply.prompt_tokens + reply.completion_tokens)
+            call.cost, call.told = reply.cost, reply.cost_told
             return reply
 
 
@@ -305,22 +349,13 @@ class MeteredWorker:
         return self.worker.bound(task, skills)
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
-        """Reserve, try, book; an attempt that tells of no cost is booked at its bound.
+        """Reserve, try, book.
 
         Raises:
             BudgetSpent: With this attempt, the caps could be passed.
-            ConfigError: It cost more than its bound, so that no cap could hold.
+            ConfigError: It cost more than its bound, so that a cap does not hold.
         """
-        most = self.bound(task, skills)
-        async with self.meter.reserve("worker", most) as call:
+        async with self.meter.reserve("worker", self.bound(task, skills)) as call:
             attempt = await self.worker.attempt(task, skills, seed=seed)
-            told = Cost(attempt.cost_usd, attempt.prompt_tokens + attempt.completion_tokens)
-            if told != Cost():
-                call.cost = told
-        if told.usd > most.usd or told.tokens > most.tokens:
-            raise ConfigError(
-                f"an attempt at task {task.id} cost ${told.usd:g} and {told.tokens} tokens; the "
-                f"suite says at most ${most.usd:g} and {most.tokens}: correct usd_per_attempt and "
-                "tokens_per_attempt in [worker]; what it cost is booked"
-            )
-        return attempt
+            call.take(attempt)
+            return attempt

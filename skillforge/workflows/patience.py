@@ -11,13 +11,12 @@ import itertools
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost
 from skillforge.core.pace import Throttle
 from skillforge.core.retry import RetryPolicy
-from skillforge.core.rollout import Failure
 from skillforge.ports import ChatModel
 
 
@@ -92,35 +91,34 @@ class PatientModel:
         return self.model.token_bound(request)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Return the first answer that comes.
+        """Return the first answer that comes, with what the attempts before it have lost.
 
         Raises:
             CallFailed: No attempt brought one; the message says how many were made.
             BudgetSpent: The budget forbade an attempt.
         """
-        tokens = self.token_bound(request)
+        tokens, lost = self.token_bound(request), Cost()
         for attempt in itertools.count():
             try:
                 async with self.pace.turn(tokens) as replies:
                     replies.append(await self.model.complete(request))
-                    return replies[0]
+                    return replace(replies[0], lost=lost)
             except CallFailed as error:
+                lost += error.cost or Cost(self.cost_bound(request), tokens)
                 jitter = random.random()  # noqa: S311 - spreads retries, keeps no secret
                 wait = self.retry.pause(attempt, error.wait, jitter, busy=error.busy)
                 paid = self.free_only and error.cost != Cost()
                 if not error.again or paid or wait is None:
-                    if attempt == 0:
-                        raise
-                    raise _tried(error, attempt + 1) from error
+                    raise _given_up(error, attempt + 1, lost) from error
                 if error.wait:
                     self.pace.close(error.wait)
             await asyncio.sleep(wait)
         raise AssertionError("unreachable: the loop above ends by returning or raising")
 
 
-def _tried(error: CallFailed, attempts: int) -> CallFailed:
-    """Return the last failure with the number of attempts in its message."""
-    last = error.failure
-    message = f"{last.message} (after {attempts} attempts)"
-    failure = Failure(kind=last.kind, message=message, where=last.where)
-    return CallFailed(failure, again=error.again, busy=error.busy, wait=error.wait, cost=error.cost)
+def _given_up(error: CallFailed, attempts: int, lost: Cost) -> CallFailed:
+    """Return the last failure with the number of attempts, and what all of them may have cost."""
+    failure = error.failure
+    if attempts > 1:
+        failure = replace(failure, message=f"{failure.message} (after {attempts} attempts)")
+    return CallFailed(failure, again=error.again, busy=error.busy, wait=error.wait, cost=lost)

@@ -47,6 +47,7 @@ class Driver:
 
         Raises:
             BudgetSpent: With this try, the caps could be passed.
+            ConfigError: It cost more than its bound, so that a cap does not hold.
         """
         bound = self.worker.bound(work.task, work.skills)
         said = ""
@@ -57,8 +58,7 @@ class Driver:
                 except InfraError as error:
                     said = str(error)
                     continue
-                done = scored.attempt
-                try_.cost = Cost(done.cost_usd, done.prompt_tokens + done.completion_tokens)
+                try_.take(scored.attempt)
                 return scored
         return _lost(f"lost twice; {said}", Cost(2 * bound.usd, 2 * bound.tokens))
 

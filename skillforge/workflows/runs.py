@@ -1,4 +1,15 @@
-"""Runs: one command's work, found again after a crash by what it was asked to do."""
+"""Runs: one command's work, found again after a crash by what it was asked to do.
+
+What a spent budget does to a run depends on what its command is for:
+
+- One that measures (`eval`, `audit`, `calibrate`) owes an answer over all the tasks it was asked
+  for. Its run stays open; the same command goes on with it, under a larger cap, against which
+  counts what the run has spent already.
+- One that decides (`evolve`, `nightly`) ends with what is decided. The same command then starts
+  another run with a budget of its own: given every night, each night has its caps.
+
+An interrupt, a crash or a model that cannot be reached leaves either kind open.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +21,18 @@ from skillforge.core.digest import json_digest
 from skillforge.core.events import NewEvent
 from skillforge.core.library import LibraryState
 from skillforge.ports import Ledger
+
+GOES_ON = (
+    "what was measured is kept and the run stays open: the same command with a larger cap goes on "
+    "with it"
+)
+"""What whoever measures is told when the budget is spent."""
+STARTS_ANEW = (
+    "what was decided stands and the run has ended: the same command starts another one with a "
+    "budget of its own, which reuses the rollouts of diagnosis and of screening, and in which "
+    "candidates without a verdict whose E is above 1 go on with it"
+)
+"""What whoever has something decided is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

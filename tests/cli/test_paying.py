@@ -83,26 +83,35 @@ def breaking_down(after):
     return script
 
 
-def test_a_fallback_runs_the_whole_job_anew(processes, tmp_path):
+@pytest.fixture
+def standby(tmp_path):
+    """A project whose model breaks down after three answers, that model, and its fallback."""
+    with (
+        LoopbackServer(breaking_down(after=3)) as first,
+        LoopbackServer(small_project.answer) as spare,
+    ):
+        price = f'"{SPARE}" = {{ input_per_million = 100, output_per_million = 100 }}\n'
+        # One call at a time, so that six in a row fail as soon as three are answered.
+        root = write_project(tmp_path / "project", first.url, price=100.0, extra=price, parallel=1)
+        settings = root / "skillforge.toml"
+        fallback = f'fallback = "{SPARE}"\nfallback_api_base = "{spare.url}"\n[gate]'
+        settings.write_text(settings.read_text().replace("[gate]", fallback))
+        yield root, first, spare
+
+
+EIGHT = ("eval", "shout", "--suite", "small", "--tasks", "8", "--json")
+
+
+def test_a_fallback_runs_the_whole_job_anew(processes, standby):
     """When the worker's model goes down half-way, no pair and no contrast mixes two models.
 
     The interrupted run stays open and goes on with its own model once that answers again.
     """
-    with (
-        LoopbackServer(small_project.answer) as first,
-        LoopbackServer(small_project.answer) as spare,
-    ):
-        price = f'"{SPARE}" = {{ input_per_million = 0, output_per_million = 0 }}\n'
-        root = write_project(tmp_path / "project", first.url, extra=price)
-        settings = root / "skillforge.toml"
-        fallback = f'fallback = "{SPARE}"\nfallback_api_base = "{spare.url}"\n[gate]'
-        settings.write_text(settings.read_text().replace("[gate]", fallback))
-        first.script(breaking_down(after=3))
-        command = ("eval", "shout", "--suite", "small", "--tasks", "8", "--json")
-        done = processes.run(*command, cwd=root)
-        assert done.code == 3, done.stderr
-        first.script(small_project.answer)
-        mended = processes.run(*command, cwd=root)
+    root, first, spare = standby
+    done = processes.run(*EIGHT, cwd=root)
+    assert done.code == 3, done.stderr
+    first.script(small_project.answer)
+    mended = processes.run(*EIGHT, cwd=root)
 
     assert f"starting anew with the fallback {SPARE}" in done.stderr
     assert (done.json["spend"]["model"], done.json["pairs"]) == (SPARE, 8)
@@ -113,6 +122,125 @@ def test_a_fallback_runs_the_whole_job_anew(processes, tmp_path):
     started = events(root, "run.started")
     assert len({e["request"]["worker"] for e in started}) == len(started) == 2
     assert event_counts(root)["run.finished"] == 2
+
+
+def test_the_report_of_a_fallback_holds_what_both_models_cost(processes, standby):
+    """The sum is that of all bills in the ledger; each run of which has its own in there."""
+    root, _, _ = standby
+    spend = processes.run(*EIGHT, cwd=root).json["spend"]
+    own = events(root, "run.finished")[-1]["spend"]
+    bills = [e["bill"]["worker"] for e in events(root) if e.get("bill")]
+
+    assert (spend["model"], spend["first"]["model"]) == (SPARE, MODEL)
+    for name in ("usd", "tokens", "rollouts"):
+        assert spend["first"][name] > 0
+        assert spend[name] == pytest.approx(own[name] + spend["first"][name])
+    for name in ("usd", "tokens", "calls"):
+        assert spend["roles"]["worker"][name] == pytest.approx(sum(bill[name] for bill in bills))
+    counts = event_counts(root)
+    assert spend["rollouts"] == counts["rollout.finished"] + counts["rollout.failed"]
+    assert own["rollouts"] == 16
+
+
+def test_the_caps_are_for_both_models_together(processes, standby):
+    """The fallback gets what the first has left, says so, and stops where both have spent all."""
+    root, _, spare = standby
+    done = processes.run(*EIGHT, "--max-rollouts", "20", "--max-usd", "5", cwd=root)
+    counts, left = event_counts(root), len(spare.requests)
+
+    assert done.code == 5
+    assert counts["rollout.finished"] == 3 + left
+    assert counts["rollout.finished"] + counts["rollout.failed"] == 20
+    assert f" usd, {left} rollouts left of the budget" in done.stderr
+    assert f"the budget of {left} rollouts is spent (--max-rollouts)" in done.stderr
+
+
+def test_an_eval_that_the_budget_stops_is_gone_on_with(server, processes, tmp_path):
+    """Its run stays open and says so; under a larger cap it makes the rollouts that are missing."""
+    root = write_project(tmp_path / "project", server.url)
+    stopped = processes.run(*EVAL, "--max-rollouts", "3", cwd=root)
+    again = processes.run(*EVAL, "--max-rollouts", "3", cwd=root)
+    done = processes.run(*EVAL, "--max-rollouts", "8", "--json", cwd=root)
+
+    assert (stopped.code, again.code, done.code) == (5, 5, 3)
+    for refused in (stopped, again):
+        assert "budget of 3 rollouts is spent (--max-rollouts); what was measured is kept" in (
+            refused.stderr
+        )
+        assert "the same command with a larger cap goes on with it" in refused.stderr
+    assert (done.json["spend"]["rollouts"], done.json["spend"]["cached"]) == (8, 3)
+    assert event_counts(root)["run.started"] == event_counts(root)["run.finished"] == 1
+
+
+@pytest.mark.parametrize("command", [("calibrate",), ("audit", "units", "mumble")])
+def test_other_measurements_are_gone_on_with_too(server, processes, tmp_path, command):
+    """What measures stays open; what it had measured is not measured again."""
+    root = write_project(tmp_path / "project", server.url)
+    full = (*command, "--suite", "small", "--tasks", "6")
+    stopped = processes.run(*full, "--max-rollouts", "5", cwd=root)
+    done = processes.run(*full, "--json", cwd=root)
+    keys = [e["key"] for e in events(root, "rollout.finished")]
+
+    assert (stopped.code, done.code) == (5, 0)
+    assert "goes on with it" in stopped.stderr
+    assert len(keys) == len(set(keys)) == done.json["spend"]["rollouts"]
+    assert event_counts(root)["run.started"] == 1
+
+
+def test_an_evolve_that_the_budget_stops_ends_and_the_next_has_a_budget_of_its_own(
+    server, processes, tmp_path
+):
+    """As it says, the same command starts another run, and reuses diagnosis and screening."""
+    root = write_project(tmp_path / "project", server.url)
+    command = ("evolve", "mumble", "--suite", "small", "--json", "--max-rollouts")
+    stopped = processes.run(*command, "70", cwd=root)  # to the gate, and not to its verdict
+    before = event_counts(root)
+    screening = [e for e in events(root, "rollout.finished") if e["purpose"] != "confirm"]
+    again = processes.run(*command, "70", cwd=root)
+
+    said = stopped.json["stopped_by"]
+    assert said.startswith("the budget of 70 rollouts is spent (--max-rollouts); ")
+    assert "starts another one with a budget of its own" in said
+    assert stopped.json["adopted"] is None
+    assert before["run.finished"] == 1
+    assert event_counts(root)["run.started"] == 2
+    repeated = [e for e in events(root, "rollout.finished") if e["purpose"] != "confirm"]
+    assert repeated == screening
+    assert again.json["spend"]["cached"] >= len(screening)
+
+
+CHANGES = {
+    "evolve": ("anchors = 6", "anchors = 5"),
+    "k": ("[gate]", "[retrieval]\nk = 2\n[gate]"),
+    "proposer": ("[gate]", 'proposer = "openai/spare"\n[gate]'),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), CHANGES.values(), ids=CHANGES)
+def test_a_changed_setting_starts_another_run(server, processes, tmp_path, old, new):
+    """An interrupted run goes on as it was begun, or not at all; unchanged, it goes on."""
+    price = f'"{SPARE}" = {{ input_per_million = 0, output_per_million = 0 }}\n'
+    root = write_project(tmp_path / "project", server.url, extra=price)
+    command = ("evolve", "mumble", "--suite", "small", "--json")
+    interrupt(processes, root, command)
+    interrupt(processes, root, command)
+    assert event_counts(root)["run.started"] == 1
+
+    settings = root / "skillforge.toml"
+    settings.write_text(settings.read_text().replace(old, new, 1))
+    done = processes.run(*command, cwd=root)
+    assert done.code in (0, 3, 4), done.stderr
+    assert event_counts(root)["run.started"] == 2
+    assert "going on with" not in done.stderr
+
+
+def interrupt(processes, root, command):
+    """Kill a command once it has finished some rollouts more."""
+    before = event_counts(root)["rollout.finished"]
+    killed = processes.start(*command, cwd=root).kill_when(
+        lambda: event_counts(root)["rollout.finished"] > before
+    )
+    assert killed.code < 0
 
 
 @pytest.mark.parametrize(

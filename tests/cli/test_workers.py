@@ -123,6 +123,27 @@ def test_a_function_performs_a_suite_under_the_budget(processes, root):
     assert done.code == 0, done.stderr
     assert (done.json["gains"], done.json["lift"]) == (8, 1.0)
     assert sum(r["cost_usd"] for r in events(root, "rollout.finished")) == 16 * 0.25
+    bill = {"usd": 4.0, "tokens": 160, "calls": 16, "at_bound": 16}
+    assert done.json["spend"]["roles"]["worker"] == bill
+
+
+def test_a_function_that_tells_what_it_cost_is_billed_that(processes, root):
+    """Also nothing; one that tells nothing is billed at its bound, and the report says so."""
+    work = root / "suites" / "functions" / "work.py"
+    untold = processes.run("eval", "shout", "--suite", "functions", cwd=root)
+    work.write_text(
+        "def perform(text, skills, seed):\n"
+        '    return {"output": text.split()[-1], "cost_usd": 0, "completion_tokens": 0}\n'
+    )
+    trust(processes, root, "functions")
+    command = ("eval", "shout", "--suite", "functions", "--max-usd", "0.25")
+    done = processes.run(*command, "--json", cwd=root)
+
+    assert "16 calls at their bound for nobody told what they cost" in untold.stdout
+    assert done.code == 3, done.stderr
+    assert (done.json["pairs"], done.json["spend"]["usd"]) == (8, 0.0)
+    assert done.json["spend"]["roles"]["worker"]["at_bound"] == 0
+    assert "at their bound" not in processes.run(*command, cwd=root).stdout
 
 
 @pytest.mark.parametrize(

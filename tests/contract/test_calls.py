@@ -12,6 +12,7 @@ from support import loopback
 from support.loopback import Answer, LoopbackServer, ok, rate_limited, status
 from support.world import TickingClock, make_world, skill, suite
 
+from skillforge.adapters.agent_worker import AgentWorker
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.adapters.models import LitellmModel
 from skillforge.adapters.workers import ChatWorker
@@ -192,6 +193,45 @@ def test_refused_attempts_are_free_and_counted():
     assert meter.spend.usd == reply.cost_usd
     assert meter.spend.tokens == 10
     assert meter.spend.roles["worker"].calls == 3
+
+
+@pytest.mark.parametrize("kind", ["chat", "agent"])
+def test_a_rollout_costs_what_its_retries_cost_too(world, kind):
+    """What the bill holds is the sum over the rollouts, whatever was cut off and made again.
+
+    What is lost on the way does not use up the tokens that an agent may use.
+    """
+    tasks = suite(["a"]).select(split=Split.CONFIRM)[:6]
+    cells = arm_cells(tasks, arm="base", package=None, context=Context(skill="a"), purpose="eval")
+    with LoopbackServer(Endpoint(storm=[loopback.cut()] * 2)) as server:
+        bench = make_bench(world, server, parallel=1)
+        spec = WorkerSpec(kind=kind, max_tokens=8, token_limit=2000, timeout=30.0)
+        make = {"chat": ChatWorker, "agent": AgentWorker}[kind]
+        bench.worker = make(model=bench.worker.model, spec=spec)
+        bound = bench.worker.model.token_bound(bench.worker.prompt(tasks[0], ()))
+        done = asyncio.run(bench.rollouts(cells))
+
+    spent = bench.meter.spend
+    tokens = [r.prompt_tokens + r.completion_tokens for r in done]
+    assert [r.score for r in done] == [1.0] * 6
+    assert sum(tokens) == spent.tokens
+    assert sum(r.cost_usd for r in done) == pytest.approx(spent.usd)
+    assert max(tokens) == pytest.approx(2 * bound + 10, abs=4)  # tasks differ by a digit or two
+    assert sorted(tokens)[:-1] == [10] * 5
+    assert spent.roles["worker"].calls == 6 + 2
+
+
+def test_an_endpoint_that_does_not_count_shows_in_the_bill():
+    """Its calls are booked at their bounds, and the bill says how many were."""
+    uncounted = ok(prompt_tokens=0, completion_tokens=0)
+    with LoopbackServer([uncounted, ok()]) as server:
+        meter = Meter(caps=Caps(), clock=TickingClock())
+        model = chain(server, meter)
+        for _ in range(2):
+            asyncio.run(model.complete(REQUEST))
+
+    assert meter.spend.tokens == model.token_bound(REQUEST) + 10
+    assert (meter.spend.roles["worker"].calls, meter.spend.roles["worker"].at_bound) == (2, 1)
 
 
 def test_a_batch_under_a_cap_spends_nearly_all_of_it_and_never_more(world):

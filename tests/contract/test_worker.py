@@ -15,6 +15,7 @@ from skillforge.adapters.agent_worker import AgentWorker
 from skillforge.adapters.functions import load_function
 from skillforge.adapters.models import LitellmModel
 from skillforge.adapters.python_worker import PythonWorker
+from skillforge.adapters.suite_code import read_code
 from skillforge.adapters.workers import ChatWorker
 from skillforge.core.package import Package
 from skillforge.core.rollout import Attempt, FailureKind
@@ -86,15 +87,14 @@ def make(kind: str, endpoint: LoopbackServer, folder: Path, **settings) -> Worke
     spec = WorkerSpec(
         kind=kind, function="suite_code:work", usd_per_attempt=0.5, tokens_per_attempt=9
     )
+    code = read_code(folder, spec, ())
     spec = replace(spec, **settings)
     if kind == "python":
-        return PythonWorker(
-            function=load_function("suite_code:work", folder, "function"), spec=spec
-        )
+        return PythonWorker(function=load_function("suite_code:work", code, "function"), spec=spec)
     model = LitellmModel("openai/echo", api_base=endpoint.url, prices=FREE)
     if kind == "chat":
         return ChatWorker(model=model, spec=spec)
-    look = load_function("suite_code:look", folder, "tools")
+    look = load_function("suite_code:look", code, "tools")
     return AgentWorker(model=model, spec=spec, tools={"look": look}, source=look.source)
 
 

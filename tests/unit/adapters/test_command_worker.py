@@ -210,7 +210,7 @@ def test_a_prompt_that_no_argument_can_hold() -> None:
 
     assert got.failure is not None
     assert got.failure.kind is FailureKind.INFRA
-    assert (got.cost_usd, got.completion_tokens) == (0.0, 0)
+    assert (got.cost_usd, got.completion_tokens, got.cost_told) == (0.0, 0, True)
 
 
 def test_a_program_that_is_not_there() -> None:
@@ -232,7 +232,7 @@ def test_what_an_attempt_can_cost() -> None:
     assert worker("").bound(task(), ()) == Cost(usd=0.25, tokens=100)
     assert free.bound(task(), ()).usd == 0
     got = attempt("print(1)")
-    assert (got.cost_usd, got.completion_tokens) == (0.25, 100)
+    assert (got.cost_usd, got.completion_tokens, got.cost_told) == (0.25, 100, False)
 
 
 def test_the_fingerprint() -> None:

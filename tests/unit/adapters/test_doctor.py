@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from support.loopback import LoopbackServer, status
@@ -81,6 +82,21 @@ def test_nothing_heavy_is_loaded_and_a_missing_package_is_named(tmp_path):
     assert [(check["name"], check["fix"]) for check in bad] == [
         ("no-such-dist", "run: pip install no-such-dist")
     ]
+
+
+def test_an_extra_is_needed_only_where_it_is_asked_for(tmp_path):
+    """Ray is shown with its version, without being imported; without it, nothing is wrong."""
+    extras = {"ray": "skillforge-evolve[ray]", "no_such_module": "skillforge-evolve[none]"}
+    loaded = "ray" in sys.modules
+    found = look(tmp_path, extras=extras)
+    asked_for = look(tmp_path, extras=extras, needed=("no_such_module",))["no_such_module (extra)"]
+
+    assert found["ray (extra)"] == Check(name="ray (extra)", ok=True, detail=version("ray"))
+    assert ("ray" in sys.modules) == loaded
+    absent = found["no_such_module (extra)"]
+    assert (absent.ok, absent.fix) == (True, "")
+    assert absent.detail == "not installed; if you want it: pip install 'skillforge-evolve[none]'"
+    assert (asked_for.ok, asked_for.fix) == (False, "run: pip install 'skillforge-evolve[none]'")
 
 
 def test_keys_are_looked_up_per_provider(tmp_path):

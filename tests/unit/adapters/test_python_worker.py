@@ -32,10 +32,12 @@ class Own:
     source: str = "1"
 
 
-def attempt(function: Any, *skills: Any, seed: int = 3, usd: float | None = 0.5) -> Attempt:
+def attempt(
+    function: Any, *skills: Any, seed: int = 3, usd: float | None = 0.5, tokens: int = 100
+) -> Attempt:
     """Try the task once."""
     spec = WorkerSpec(
-        kind="python", function="mine:work", usd_per_attempt=usd, tokens_per_attempt=100
+        kind="python", function="mine:work", usd_per_attempt=usd, tokens_per_attempt=tokens
     )
     worker = PythonWorker(function=Own(function), spec=spec)
     return asyncio.run(worker.attempt(TASK, skills, seed=seed))
@@ -78,8 +80,40 @@ def test_what_a_function_says_it_used_is_booked():
     said, unsaid, failed = attempt(told), attempt(silent), attempt(broken)
 
     assert (said.prompt_tokens, said.completion_tokens, said.cost_usd) == (7, 2, 0.01)
+    assert (said.cost_told, unsaid.cost_told, failed.cost_told) == (True, False, False)
     for done in (unsaid, failed):
         assert (done.completion_tokens, done.cost_usd) == (100, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("said", "usd", "tokens", "told"),
+    [
+        ({"cost_usd": 0, "completion_tokens": 0}, 0.0, 0, True),
+        ({"cost_usd": 0.0}, 0.0, 100, False),
+        ({"completion_tokens": 0}, 0.5, 0, False),
+        ({"prompt_tokens": 30}, 0.5, 100, False),
+    ],
+    ids=["nothing", "no tokens said", "no cost said", "half of the tokens said"],
+)
+def test_a_cost_of_nothing_is_a_cost(said, usd, tokens, told):
+    """What is told is booked, also 0; what is not is booked at what the suite states, no more."""
+
+    async def work(*_: Any) -> dict:
+        return {"output": "4", **said}
+
+    done = attempt(work)
+
+    assert (done.cost_usd, done.prompt_tokens + done.completion_tokens) == (usd, tokens)
+    assert done.cost_told is told
+
+
+def test_where_nothing_can_be_paid_there_is_nothing_to_tell():
+    """A function that the suite calls free is not asked what it cost."""
+
+    async def work(*_: Any) -> str:
+        return "4"
+
+    assert attempt(work, usd=0.0, tokens=0).cost_told
 
 
 def test_without_a_stated_price_nothing_runs():

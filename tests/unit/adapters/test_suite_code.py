@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,20 @@ def test_functions_of_workers_are_code(tmp_path: Path) -> None:
 
     assert parts == [("tool: shop:buy", "tool: shop:make"), ("worker python: shop:work",)]
     assert read_code(tmp_path, WorkerSpec(), ()) is None
+
+
+def test_a_folder_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    """The digest covers what was read: a table, or a file of a task, that is another is not."""
+    folder, worker = write(tmp_path), WorkerSpec(kind="python", function="shop:work")
+    (folder / "in.txt").write_text("now")
+    head = (folder / "suite.toml").read_bytes()
+    task = replace(load(tmp_path / "other").tasks[0], files={"./in.txt": b"now"})
+
+    assert read_code(folder, worker, [task], {"suite.toml": head}) is not None
+    with pytest.raises(SuiteError, match=r"suite.toml changed while the suite was being read"):
+        read_code(folder, worker, [task], {"suite.toml": head + b"#"})
+    with pytest.raises(SuiteError, match=r"in.txt changed while the suite was being read"):
+        read_code(folder, worker, [replace(task, files={"in.txt": b"before"})])
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,21 @@ def test_the_line_tells_rate_cost_failures_and_time_left(tmp_path):
         assert word in line
 
 
+def test_the_clock_starts_with_the_first_rollout(tmp_path):
+    """What came before it counts neither for the rate nor for the time left."""
+    at = 0.0
+    progress = Progress(terminal=False, clock=lambda: at)
+    at = 100.0
+    progress.expect(0)
+    at = 200.0
+    progress.expect(40)
+    at = 215.0
+    line = rollouts(tmp_path, progress).line()
+
+    assert line.startswith("30 of 70 rollouts, 2.0/s, ")
+    assert line.endswith("0:00:20 left")
+
+
 def test_a_pipe_gets_plain_lines(tmp_path, capsys):
     """No control character is written, one line at a time."""
     progress = rollouts(tmp_path, Progress(terminal=False))

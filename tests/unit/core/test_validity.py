@@ -36,7 +36,17 @@ def test_uneven_failures_are_found_by_an_exact_test() -> None:
     assert result.evidence.e_value > 20
     assert result.decision is Decision.INSUFFICIENT_EVIDENCE
     assert "{'base': 0, 'augmented': 8} (exact p 0.0078)" in result.reasons[1]
+    assert result.reasons[1].endswith(": t102, t103, t104, t105, t106, t107, t108, t109")
     assert withheld(result) == ["verdict withheld: infrastructure failures differ between the arms"]
+
+
+def test_the_pairs_that_failed_are_named() -> None:
+    """In the order of the tasks; where there are many, the last ones are counted."""
+    few, many = judge("pwb2p"), judge("p" + "2" * 11)
+
+    assert few.evidence.voided == ("t2", "t3")
+    assert any(reason.endswith(": t2, t3") for reason in few.reasons)
+    assert any(reason.endswith(" t7, t8 and 3 more") for reason in many.reasons)
 
 
 def test_even_failures_withhold_nothing() -> None:

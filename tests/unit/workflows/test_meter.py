@@ -1,6 +1,7 @@
 """The budget: no cap is ever passed, however many calls are in flight."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, Message
 from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.errors import BudgetSpent, ConfigError
-from skillforge.workflows.meter import Caps, Meter, MeteredModel, MeteredWorker, Spend
+from skillforge.workflows.meter import Bill, Caps, Meter, MeteredModel, MeteredWorker, Spend
 
 NOTHING = Cost()
 REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=8)
@@ -302,6 +303,34 @@ def test_what_is_left_of_the_caps():
     assert left == Caps(usd=0.0, tokens=3, rollouts=None, minutes=1.5)
 
 
+def test_the_spend_of_two_runs_together():
+    """Sums and roles are added up, and neither of the two changes."""
+    one, two = Spend(usd=1.0, tokens=3, rollouts=2, cached=1, seconds=4.0), Spend(rollouts=1)
+    one.roles["worker"] = Bill(usd=1.0, tokens=3, calls=2, at_bound=1)
+    two.book("worker", usd=0.5, tokens=4, calls=1)
+    two.book("proposer", usd=0.25, tokens=1, calls=1)
+    before = one.to_json(), two.to_json()
+    both = one.plus(two)
+
+    assert (both.usd, both.tokens, both.rollouts, both.cached, both.seconds) == (1.75, 8, 3, 1, 4)
+    assert both.roles["worker"] == Bill(usd=1.5, tokens=7, calls=3, at_bound=1)
+    assert both.roles["proposer"] == Bill(usd=0.25, tokens=1, calls=1)
+    assert before == (one.to_json(), two.to_json())
+
+
+def test_minutes_are_those_of_one_start():
+    """A run that is gone on with has spent its money before, and has its minutes anew."""
+    watch = Watch()
+    for _ in range(2):
+        meter = Meter(caps=Caps(minutes=2, usd=1.0), clock=watch)
+        meter.carry({"worker": {"usd": 0.75, "tokens": 5, "calls": 1}}, rollouts=1)
+        meter.start()
+        watch.at += 90
+        meter.admit_rollout()
+        with pytest.raises(BudgetSpent, match="usd"):
+            asyncio.run(hold_usd(meter, 0.5))
+
+
 class Clerk:
     """A worker that takes what it is told to and may not say how much."""
 
@@ -326,14 +355,14 @@ class Clerk:
     ("brings", "booked"),
     [
         (Attempt(output="x", prompt_tokens=3, completion_tokens=4, cost_usd=0.25), (0.25, 7)),
-        (Attempt(output="x"), (0.5, 100)),
+        (Attempt(output="x"), (0.0, 0)),
         (RuntimeError("crash"), (0.5, 100)),
         (asyncio.CancelledError(), (0.5, 100)),
     ],
-    ids=["told", "not told", "crashed", "cancelled"],
+    ids=["told", "told nothing", "crashed", "cancelled"],
 )
 def test_a_worker_whose_calls_are_unseen_is_metered_as_a_whole(brings, booked):
-    """Its bound is reserved around the attempt, and booked where it tells of no cost."""
+    """Its bound is reserved around the attempt, and booked where none comes back."""
     meter = Meter(caps=Caps(usd=1.0), clock=Watch())
     worker = MeteredWorker(worker=Clerk(brings), meter=meter)
 
@@ -342,13 +371,62 @@ def test_a_worker_whose_calls_are_unseen_is_metered_as_a_whole(brings, booked):
 
     asyncio.run(scene())
     assert (meter.spend.usd, meter.spend.tokens) == booked
+    assert meter.spend.roles["worker"].at_bound == (not isinstance(brings, Attempt))
     assert worker.fingerprint == "clerk"
+
+
+def test_the_bill_tells_which_attempts_nobody_told_the_cost_of():
+    """An attempt that holds its bound for want of better says so, and is counted."""
+    meter = Meter(caps=Caps(usd=1.0), clock=Watch())
+    guess = Attempt(output="x", completion_tokens=100, cost_usd=0.5, cost_told=False)
+    for brings in (guess, Attempt(output="x")):
+        asyncio.run(MeteredWorker(worker=Clerk(brings), meter=meter).attempt(None, (), seed=0))
+
+    bill = meter.spend.roles["worker"]
+    assert (bill.usd, bill.calls, bill.at_bound) == (0.5, 2, 1)
+
+
+DEARER = [{"cost_usd": 0.6}, {"prompt_tokens": 101}]
+
+
+@pytest.mark.parametrize("dearer", DEARER, ids=["usd", "tokens"])
+@pytest.mark.parametrize("caps", [{"usd": 9.0}, {"tokens": 900}, {"rollouts": 9}])
+def test_a_call_dearer_than_its_bound_is_an_error_where_a_cap_relies_on_it(dearer, caps):
+    """Whoever settles a reservation, what it cost is booked, and without a cap nothing breaks."""
+    meter = Meter(caps=Caps(**caps), clock=Watch())
+    worker = MeteredWorker(worker=Clerk(Attempt(output="x", **dearer)), meter=meter)
+    relied = ("usd" in caps and "cost_usd" in dearer) or ("tokens" in caps and dearer == DEARER[1])
+    refused = pytest.raises(ConfigError, match=r"a call of the worker cost \$.*usd_per_attempt")
+
+    with refused if relied else nullcontext():
+        asyncio.run(worker.attempt(None, (), seed=0))
+
+    assert meter.spend.usd == dearer.get("cost_usd", 0.0)
+    assert meter.spend.tokens == dearer.get("prompt_tokens", 0)
+
+
+class Talkative(DiceModel):
+    """A model that writes more than it was allowed to."""
+
+    def token_bound(self, request):
+        """What it was allowed to write."""
+        return 1
+
+
+def test_a_model_that_passes_over_its_limits_is_refused_under_a_cap():
+    """An endpoint that writes more than it may makes every cap of tokens void."""
+    wrapped, meter = metered(Talkative(np.random.default_rng(7), tokens=100), tokens=10_000)
+
+    with pytest.raises(ConfigError, match="passes over max_tokens"):
+        asyncio.run(wrapped.complete(REQUEST))
+
+    assert meter.spend.tokens == wrapped.model.totals[0][1] > 1
 
 
 def test_an_unseen_worker_stops_at_the_cap():
     """Four attempts of half a dollar each under a cap of one: two are made."""
     meter = Meter(caps=Caps(usd=1.0), clock=Watch())
-    worker = MeteredWorker(worker=Clerk(Attempt(output="x")), meter=meter)
+    worker = MeteredWorker(worker=Clerk(Attempt(output="x", cost_usd=0.5)), meter=meter)
 
     async def scene():
         calls = [worker.attempt(None, (), seed=0) for _ in range(4)]
@@ -458,12 +536,12 @@ def test_model_seconds_count_overlapping_calls_once():
 @pytest.mark.parametrize(
     ("caps", "message"),
     [
-        ({"usd": 0.5}, r"the budget of 0\.5 usd is spent; what was measured is kept.*--max-usd"),
-        ({"tokens": 50}, r"the budget of 50 tokens is spent; .*raise --max-tokens and run the"),
+        ({"usd": 0.5}, r"the budget of 0\.5 usd is spent \(--max-usd\)"),
+        ({"tokens": 50}, r"the budget of 50 tokens is spent \(--max-tokens\)"),
     ],
 )
 def test_the_message_names_cap_and_flag(caps, message):
-    """Whoever reads it knows which cap was reached, that nothing is lost, and how to go on."""
+    """Whoever reads it knows which cap was reached, and what raises it."""
     wrapped, _ = metered(DiceModel(np.random.default_rng(7), usd=1.0), **caps)
     with pytest.raises(BudgetSpent, match=message) as caught:
         asyncio.run(wrapped.complete(REQUEST))

@@ -28,16 +28,17 @@ class Scripted:
     name = "scripted"
     fingerprint = "scripted-1"
 
-    def __init__(self, *errors, turns=1):
-        """Take what the first calls raise."""
+    def __init__(self, *errors, turns=1, usd=0.0):
+        """Take what the first calls raise, and the bound of each."""
         self.errors = list(errors)
+        self.usd = usd
         self.turns = turns
         self.asked = []
         self.running = self.most = 0
 
     def cost_bound(self, request):
         """USD."""
-        return 0.0
+        return self.usd
 
     def token_bound(self, request):
         """Tokens."""
@@ -121,6 +122,22 @@ def test_where_an_attempt_is_paid_as_a_whole_only_free_calls_are_made_again(cost
     else:
         asyncio.run(asked)
     assert len(model.asked) == calls
+
+
+@pytest.mark.parametrize(
+    ("cost", "each"),
+    [(Cost(), Cost()), (Cost(0.5, 7), Cost(0.5, 7)), (None, Cost(0.25, 10))],
+    ids=["free", "paid", "unknown"],
+)
+def test_what_attempts_have_lost_is_told_with_the_answer_or_the_last_failure(cost, each):
+    """The sum over the attempts without an answer; where nobody knows, each at its bound."""
+    errors = [CallFailed(FAILURE, again=True, cost=cost) for _ in range(5)]
+    answering, failing = (patient(Scripted(*errors[:n], usd=0.25)) for n in (2, 5))
+
+    assert asyncio.run(answering.complete(ask())).lost == each + each
+    with pytest.raises(CallFailed) as caught:
+        asyncio.run(failing.complete(ask()))
+    assert caught.value.cost == each + each + each
 
 
 def test_a_pace_begins_anew_in_another_process():

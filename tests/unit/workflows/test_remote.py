@@ -7,7 +7,7 @@ from support.world import PlantedWorker, TickingClock, suite
 
 from skillforge.core.chat import Cost
 from skillforge.core.rollout import Attempt, Failure, FailureKind, Verdict
-from skillforge.errors import BudgetSpent, InfraError
+from skillforge.errors import BudgetSpent, ConfigError, InfraError
 from skillforge.workflows.meter import Caps, Meter
 from skillforge.workflows.remote import Driver
 from skillforge.workflows.trial import Scored, Work
@@ -19,15 +19,16 @@ BOUND = PlantedWorker().bound(TASK, ()).tokens
 class Line:
     """Loses the first tries, then brings back what one attempt used."""
 
-    def __init__(self, losses, tokens=3):
-        self.losses, self.tokens, self.sent = losses, tokens, []
+    def __init__(self, losses, tokens=3, *, told=True):
+        self.losses, self.tokens, self.told, self.sent = losses, tokens, told, []
 
     async def __call__(self, item, *, alone=False):
         """Send once."""
         self.sent.append(alone)
         if len(self.sent) <= self.losses:
             raise InfraError("the process was killed")
-        return Scored(Attempt(output="x", prompt_tokens=self.tokens), Verdict(score=1.0))
+        attempt = Attempt(output="x", prompt_tokens=self.tokens, cost_told=self.told)
+        return Scored(attempt, Verdict(score=1.0))
 
 
 def drive(line, tokens=None):
@@ -45,6 +46,20 @@ def test_an_attempt_that_comes_back_is_booked_at_what_it_cost(tokens):
 
     assert scored.verdict.score == 1.0
     assert (spend.tokens, spend.roles["worker"].calls, line.sent) == (tokens, 1, [False])
+
+
+def test_an_attempt_dearer_than_its_bound_is_an_error_where_a_cap_relies_on_it():
+    """Elsewhere as here, a bound that does not hold makes no cap hold."""
+    with pytest.raises(ConfigError, match=f"at most .* and {BOUND} were expected"):
+        drive(Line(0, BOUND + 1), 10 * BOUND)
+
+    assert drive(Line(0, BOUND + 1))[1].tokens == BOUND + 1
+
+
+def test_the_bill_tells_what_nobody_told():
+    """Attempts whose cost is a guess are counted, the lost ones among them."""
+    assert drive(Line(0, told=False))[1].roles["worker"].at_bound == 1
+    assert drive(Line(1))[1].roles["worker"].at_bound == 1
 
 
 def test_a_lost_attempt_is_sent_again_alone_and_paid_at_its_bound():
