@@ -265,7 +265,8 @@ def _evolve_range(engine: Engine) -> tuple[int, int]:
     s, units, candidates = engine.evolve_settings, 12, 4
     fixed = s.propose_tasks + s.anchors
     most = fixed + s.anchors * (units + candidates) + engine.rules.max_tasks * (1 + s.max_confirm)
-    return fixed, most
+    neighbours = min(s.neighbours, len(engine.suite.skills) - 1)
+    return fixed, most + 2 * s.max_confirm * neighbours * s.neighbour_tasks
 
 
 def _estimate(engine: Engine, skills: list[str], low: int, high: int) -> Report:

@@ -29,7 +29,7 @@ from skillforge.core.task import Task
 from skillforge.workflows import contrast
 from skillforge.workflows.confirm import confirm, register, registered
 from skillforge.workflows.contrast import Report
-from skillforge.workflows.retrieve import Retriever
+from skillforge.workflows.retrieve import Retriever, Shown
 from skillforge.workflows.trial import Bench, Cell
 
 NAME = "library/composition"
@@ -50,8 +50,6 @@ class AcceptedEdit:
 
 
 Edits = tuple[AcceptedEdit, ...]
-Shown = dict[str, tuple[Package, ...]]
-"""What each task gets, by its id."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -188,12 +186,7 @@ class Composer:
 
     def _shown(self, library: Mapping[str, Package]) -> Shown:
         """Return what a library shows for each task, through retrieval."""
-        retriever = self.make_retriever(library)
-        found = retriever.search_many([task.input for task in self.tasks], self.k)
-        return {
-            task.id: tuple(library[hit.skill] for hit in hits)
-            for task, hits in zip(self.tasks, found, strict=True)
-        }
+        return self.make_retriever(library).show(self.tasks, self.k)
 
     def _fresh(self) -> list[Task]:
         """Return the tasks that neither the edits' own evidence nor an earlier test has used."""

@@ -15,6 +15,7 @@ from skillforge.ports import Ledger
 from skillforge.workflows.confirm import read_result
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.curate import load_state
+from skillforge.workflows.neighbours import read_verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,8 @@ def replay(ledger: Ledger) -> Replay:
     decided = list(ledger.events(kinds=("gate.decided",)))
     for event in decided:
         problems += _decision(ledger, event)
+    for event in ledger.events(kinds=("neighbours.decided",)):
+        problems += _neighbours(ledger, event)
     for event in ledger.events(kinds=("cohort.closed",)):
         problems += _cohort(event)
     problems += [*_checkpoint(ledger), *ledger.damaged_blobs()]
@@ -87,6 +90,21 @@ def _decision(ledger: Ledger, event: Event) -> Iterator[str]:
                 )
         return
     yield f"decision of {candidate}: it was never registered"
+
+
+def _neighbours(ledger: Ledger, event: Event) -> Iterator[str]:
+    """Say where the verdict on an edit's neighbours differs from what the rollouts say."""
+    candidate, kinds = event.data["candidate"], ("neighbours.registered",)
+    for registered in ledger.events(run=event.run, kinds=kinds, about=(candidate,)):
+        again = read_verdict(ledger, registered, event.data["found"]["stopped_by"]).to_json()
+        for key, value in again.items():
+            if event.data[key] != value:
+                yield (
+                    f"neighbours of {candidate}: the ledger says {key} = {event.data[key]!r}, "
+                    f"the rollouts say {value!r}"
+                )
+        return
+    yield f"neighbours of {candidate}: they were never registered"
 
 
 def _cohort(event: Event) -> Iterator[str]:
