@@ -28,6 +28,7 @@ LIFE = (
     "candidate.proposed",
     "candidate.closed",
     "gate.decided",
+    "neighbours.decided",
     "version.staged",
     "version.adopted",
     "version.rolled_back",
@@ -188,6 +189,11 @@ def _decided(event: Event) -> _Step:
     yield data["candidate"], {**numbers, **known, **values}
 
 
+def _beside(event: Event) -> _Step:
+    if event.data["decision"] == "rejected_harm":
+        yield from _closed(event)
+
+
 def _promoted(event: Event) -> _Step:
     for member in event.data["promoted"]:
         yield member["candidate"], {"decision": "promoted"}
@@ -199,6 +205,7 @@ _CANDIDATE_STEPS = {
     "candidate.closed": _closed,
     "gate.registered": _registered,
     "gate.decided": _decided,
+    "neighbours.decided": _beside,
     "cohort.closed": _promoted,
 }
 

@@ -251,14 +251,21 @@ def stuffed(rng: np.random.Generator, *, as_replicates: bool, k: int = 40) -> bo
 # Failures on purpose: crash where the task is hard.
 
 
-def crash(rng: np.random.Generator, *, dropped: bool) -> bool:
-    """Fail for want of a machine wherever the edit would have turned a pass into a failure."""
+def crash(rng: np.random.Generator, *, dropped: bool, host: float = 0.0) -> bool:
+    """Fail for want of a machine wherever the edit would have turned a pass into a failure.
+
+    Besides, the host takes this share of the attempts of either arm, among which it may be hidden.
+    """
     tasks = names(TASKS)
-    base, augmented = scores(rng, TASKS)
-    lost = augmented < base
-    outcomes = joined(
-        tasks, tasks, base, [None if bad else y for y, bad in zip(augmented, lost, strict=True)]
+    arms = scores(rng, TASKS)
+    lost = arms[1] < arms[0]
+    base, augmented = (
+        [None if gone else y for y, gone in zip(arm, taken, strict=True)]
+        for arm, taken in zip(
+            arms, (rng.random(TASKS) < host, lost | (rng.random(TASKS) < host)), strict=True
+        )
     )
+    outcomes = joined(tasks, tasks, base, augmented)
     return accepted([o for o in outcomes if isinstance(o, Pair)] if dropped else outcomes)
 
 
@@ -329,9 +336,15 @@ ATTACKS = (
     ),
     Attack(
         name="failures on purpose: crash when losing",
-        guard="decide withholds on failures that differ",
+        guard="run_course charges, decide withholds",
         open=lambda rng: crash(rng, dropped=True),
         guarded=lambda rng: crash(rng, dropped=False),
+    ),
+    Attack(
+        name="the same, hidden: host takes 1 in 10",
+        guard="run_course charges, decide withholds",
+        open=lambda rng: crash(rng, dropped=True, host=0.1),
+        guarded=lambda rng: crash(rng, dropped=False, host=0.1),
     ),
     Attack(
         name="playing to the verifier: all labels",

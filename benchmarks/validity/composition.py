@@ -3,7 +3,7 @@
 Each of ten edits is worth 0 or 1 point alone. In a planted set one or two pairs of edits do harm
 together: −15 points on the tasks that show them. The rule is that of
 `skillforge.workflows.composition`, taken from it: all edits are measured together, a joint loss is
-reduced by `core.minimal_set`, the t-th test of the night claims at `spending_alpha(t, .05)`, and a
+reduced by `core.minimal_set`, the t-th proof of the night claims at `spending_alpha(t, .05)`, and a
 minimal set is rolled back only when it is proven. Only the contrast itself is simulated: fresh
 tasks at discordance .25, through the gate, in waves of 8.
 
@@ -25,13 +25,18 @@ import table
 from rules import SELECTION
 from simulate import RULES, binary, gate, holds, in_waves, standard_error
 
-from skillforge.core.multiplicity import spending_alpha
-from skillforge.workflows.composition import AcceptedEdit, Composer, CompositionReport, Edits
+from skillforge.workflows.composition import (
+    HORIZON,
+    AcceptedEdit,
+    Composer,
+    CompositionReport,
+    Edits,
+)
 
 EDITS, LOSS, DISCORDANCE = 10, 0.15, 0.25
 LIFTS = np.array([0.0, 0.01] * 2 + [0.0] * 5 + [0.01])
-LONGEST = 600
-"""Most tasks of one test; the default of a project is 200."""
+LONGEST = HORIZON * RULES.max_tasks
+"""Most tasks of one test in a project that leaves `max_tasks` at its default."""
 PLANTED = {
     "nothing planted": (),
     "one pair": ((2, 7),),
@@ -50,10 +55,11 @@ class Night:
     longest: int
     """Most tasks of one test."""
     spent: int = 0
-    max_tests: int = 40
+    max_tests: int = 60
 
     check = Composer.check
     _reduce = Composer._reduce
+    _search = Composer._search
 
     def lift(self, edits: Edits) -> float:
         """Return what a set of edits is worth together."""
@@ -61,16 +67,17 @@ class Night:
         harm = LOSS * sum(set(pair) <= chosen for pair in self.pairs)
         return float(LIFTS[sorted(chosen)].sum() - harm)
 
-    async def _harmful(self, edits: Edits, report: CompositionReport) -> bool:
+    async def _harmful(self, edits: Edits, report: CompositionReport, *, proof: bool) -> bool:
         """Bet that taking a set of edits back helps."""
-        alpha = spending_alpha(len(report.tests) + 1, RULES.harm_retire)
+        alpha = report.alpha(RULES, proof=proof)
         gain = -self.lift(edits)
         d = binary(self.rng, gain, max(DISCORDANCE, abs(gain)), (1, self.longest))
         verdicts = gate(d, replace(RULES, alpha=alpha), enough=1 / alpha)
         self.spent += int(in_waves(np.minimum(verdicts.stopped, self.longest), self.longest)[0])
-        proven = bool(verdicts.reached_probation[0])
-        report.tests.append({"skills": [edit.skill for edit in edits], "harmful": proven})
-        return proven
+        shown = bool(verdicts.reached_probation[0])
+        skills = [edit.skill for edit in edits]
+        report.tests.append({"skills": skills, "proof": proof, "harmful": shown})
+        return shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +123,7 @@ def latest_first(night: Night, edits: Edits) -> Found:
 
 RULES_OF_A_NIGHT: dict[str, tuple[Callable[[Night, Edits], Found], int]] = {
     "skillforge": (skillforge, LONGEST),
-    "skillforge, max_tasks 200": (skillforge, RULES.max_tasks),
+    "skillforge, 200 tasks a test": (skillforge, RULES.max_tasks),
     "latest first (SkillAdaptor)": (latest_first, SELECTION),
 }
 

@@ -149,6 +149,9 @@ class EvolveSection(_Section):
     anchors: int = Field(12, ge=2)
     max_confirm: int = Field(3, ge=1)
     wave: int = Field(8, ge=1)
+    neighbours: int = Field(5, ge=0)
+    """Nearest skills whose tasks a proven edit must not harm; 0 checks none."""
+    neighbour_tasks: int = Field(60, ge=1)
     stage_only: bool = False
     """Whether what is proven waits for `skillforge adopt`."""
 

@@ -32,6 +32,8 @@ propose_tasks = 8
 anchors = 8
 max_confirm = 2
 wave = 6
+neighbours = 3
+neighbour_tasks = 12
 
 [gate]
 max_tasks = 48

@@ -155,6 +155,7 @@ class Engine:
             settings=self.evolve_settings,
             proposer=self.proposer,
             retriever=self.context_retriever(),
+            make_retriever=self.session.retriever,
             cohort_size=cohort_size,
         )
 

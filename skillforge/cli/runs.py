@@ -282,6 +282,8 @@ def _evolve_range(engine: Engine, skills: list[str]) -> tuple[int, int]:
     curator, suite = engine.session.curator, engine.suite.name
     fixed = s.propose_tasks + s.anchors
     most = fixed + s.anchors * (units + candidates) + engine.rules.max_tasks * (1 + s.max_confirm)
+    neighbours = min(s.neighbours, len(engine.suite.skills) - 1)
+    most += 2 * s.max_confirm * neighbours * s.neighbour_tasks
     carried = sum(carry.arms(curator, suite, skill, s.max_confirm) for skill in skills)
     return fixed * len(skills), most * len(skills) + engine.rules.max_tasks * carried
 

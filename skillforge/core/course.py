@@ -1,18 +1,33 @@
 """The three e-processes of a contrast along its registered order: for the claim, harm, futility.
 
-A task (or, with inference over families, a family) is one bet on the paired difference. A void is
-no bet. But if the augmented arm fails more often for infrastructure reasons than the base arm, its
-surplus is held against it: beside the claim's process runs a *charged* one in which these tasks
-count as lost, and that one must reach 1/α. A skill that crashes the tasks it would lose gains
-nothing by it, and an even rate of failures costs a few tasks at most. Exact where the base arm
-never fails; where the host takes tasks from both arms there is some room to hide (worst case
-simulated at α = .05: .057 if it takes one task in twenty, .087 if one in ten).
+A task (or, with inference over families, a family) is one bet on the paired difference d; a void
+is no bet. Beside the claim's process runs a *charged* one, which must reach 1/α: in it, a task on
+which the augmented arm alone failed for infrastructure reasons bets the least that d can have been,
+the failed attempt at a score of 0. So a skill gains nothing by crashing the tasks it would lose.
+
+The error is at most α, whichever tasks and outcomes the failures of the augmented arm pick out.
+Whether a task is bet on depends on the base arm alone. Where that was scored, the charged bet is at
+most d, and E[d | past] ≤ 0 under the null; where it was not, nothing is bet. A bet at most as large
+never makes more wealth, so the charged process stays below a supermartingale that starts at 1, and
+Ville's inequality holds. The base arm never sees the skill, so no skill can make it fail: the claim
+is about the tasks on which the base can be measured, the same ones for every skill. Should the host
+take from the base arm just what a skill would lose, that mean is not the one over all tasks;
+`core.validity` withholds the verdict where the arms differ.
+
+Where the host fails both arms evenly there is a price: the lift that is bet on falls by the rate of
+failures times the base's score. Simulated power with up to 200 tasks at α = .05, discordance .3, a
+base that passes half of them (benchmarks/validity/attacks.py has the attacks):
+
+    failures of each arm    0      .01    .05    .10
+    lift of 15 points      .90    .90    .69    .33
+    lift of 25 points     1.00   1.00   1.00    .98
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +59,7 @@ class Course:
     harm: FloatArray
     futility: FloatArray
     charged: FloatArray
-    """The claim's process with the augmented arm's surplus of failures as losses."""
+    """The claim's process with failures of the augmented arm alone at the least they can be."""
 
 
 def run_course(
@@ -87,52 +102,66 @@ def run_course(
         return Course(used=used, stakes=none, claim=none, harm=none, futility=none, charged=none)
     starts = used - sizes[: used.size]
     done = outcomes[: used[-1]]
-    d = np.array([o.difference if isinstance(o, Pair) else np.nan for o in done])
+    measured = [o.difference if isinstance(o, Pair) else np.nan for o in done]
+    stakes = _stakes(measured, starts)
+    charged = _stakes(list(map(_least, done)), starts)
+    return _course(used, stakes, charged, rules, basis, pool - starts)
+
+
+def _least(outcome: Pair | Void) -> float:
+    """Return the least that a difference can have been; NaN where the base arm has no score."""
+    if isinstance(outcome, Pair):
+        return outcome.difference
+    return np.nan if "base" in outcome.arms else outcome.least
+
+
+def _stakes(differences: Sequence[float], starts: NDArray[np.int64]) -> FloatArray:
+    """Return the mean difference of each task or family, NaN where all of it is void."""
+    d = np.array(differences)
     void = np.isnan(d)
-    pairs = np.add.reduceat((~void).astype(np.float64), starts)
-    stakes = np.add.reduceat(np.where(void, 0.0, d), starts) / np.maximum(pairs, 1.0)
-    surplus = np.zeros(used.size)
-    if void.any():
-        failures = np.cumsum([_surplus(outcome) for outcome in done])[used - 1]
-        surplus = np.maximum(failures, 0) * (used.size / used[-1])  # in bets: one for a family
-    return _course(used, stakes, pairs == 0, surplus, rules, basis, pool - starts)
+    known = np.add.reduceat((~void).astype(np.float64), starts)
+    total = np.add.reduceat(np.where(void, 0.0, d), starts)
+    return np.where(known > 0, total / np.maximum(known, 1.0), np.nan)
 
 
 def _course(
     used: NDArray[np.int64],
     stakes: FloatArray,
-    void: NDArray[np.bool_],
-    surplus: FloatArray,
+    charged: FloatArray,
     rules: GateRules,
     basis: Basis,
     left: NDArray[np.int64],
 ) -> Course:
     """Bet the stakes; what is void bets 0, which moves no process."""
+    void = np.isnan(stakes)
 
-    def values(bets: FloatArray, low: float, losses: FloatArray) -> FloatArray:
-        x = np.where(void, 0.0, bets)
+    def values(
+        bet: Callable[[FloatArray], FloatArray], stakes: FloatArray, low: float
+    ) -> FloatArray:
+        void = np.isnan(stakes)
+        x = np.where(void, 0.0, bet(np.where(void, 0.0, stakes)))
         if not rules.finite_pool:
-            return e_process(x, rules.lambdas, losses=losses)
+            return e_process(x, rules.lambdas)
         fair = np.where(void, 0.0, pool_bets(x, left, low=low))
-        known = refuted(x, left, low=low, losses=losses)
-        return np.where(known, E_CAP, e_process(fair, rules.lambdas, losses=losses))
+        return np.where(refuted(x, left, low=low), E_CAP, e_process(fair, rules.lambdas))
 
-    claim, low = lift_bet(stakes), -1.0
+    claim, low = lift_bet, -1.0
     if basis is Basis.NON_INFERIORITY:
-        claim, low = non_inferiority_bet(stakes, rules.margin), rules.margin - 1.0
-    no = np.zeros(used.size)
-    plain = values(claim, low, no)
+        claim, low = partial(non_inferiority_bet, margin=rules.margin), rules.margin - 1.0
     if rules.finite_pool:
-        futility = values(futility_bet(stakes, rules.min_effect), rules.min_effect - 1.0, no)
+        too_little = partial(futility_bet, min_effect=rules.min_effect)
+        futility = values(too_little, stakes, rules.min_effect - 1.0)
     else:
         futility = _futility(stakes, void, rules.min_effect)
+    plain = values(claim, stakes, low)
+    same = np.array_equal(stakes, charged, equal_nan=True)
     return Course(
         used=used,
-        stakes=np.where(void, np.nan, stakes),
+        stakes=stakes,
         claim=plain,
-        harm=values(harm_bet(stakes), -1.0, no),
+        harm=values(harm_bet, stakes, -1.0),
         futility=futility,
-        charged=values(claim, low, surplus) if surplus.any() else plain,
+        charged=plain if same else values(claim, charged, low),
     )
 
 
@@ -142,10 +171,3 @@ def _futility(stakes: FloatArray, void: NDArray[np.bool_], min_effect: float) ->
         return np.ones(void.size)
     values = np.concatenate([[1.0], futility_process(stakes[~void], min_effect)])
     return values[np.cumsum(~void)]
-
-
-def _surplus(outcome: Pair | Void) -> int:
-    """Return 1 for a failure of the augmented arm alone, -1 for one of the base arm alone."""
-    if isinstance(outcome, Pair) or len(outcome.arms) > 1:
-        return 0
-    return -1 if outcome.arms[0] == "base" else 1

@@ -195,20 +195,13 @@ class EProcess:
         return math.exp(min(self.log_value, _LOG_CAP))
 
 
-def e_process(
-    bets: ArrayLike,
-    lambdas: tuple[float, ...] = DEFAULT_LAMBDAS,
-    *,
-    losses: ArrayLike | None = None,
-) -> FloatArray:
+def e_process(bets: ArrayLike, lambdas: tuple[float, ...] = DEFAULT_LAMBDAS) -> FloatArray:
     """Compute the running values of the mixture e-process.
 
     Args:
         bets: Bets in [-1, 2], one per task in the order fixed beforehand, shape (n,); or
             (paths, n) for many independent processes. Paired differences are lift bets.
         lambdas: Stakes, each strictly between 0 and 1.
-        losses: Lost bets (-1) to add to what each value stands on, numbers ≥ 0 in the shape of
-            `bets`: what the values would be if so many tasks more had been lost by then.
 
     Returns:
         E_1 … E_n along the last axis, in the shape of `bets`; each capped at e^709.
@@ -228,11 +221,7 @@ def e_process(
             "before the first pair use EProcess.start(), whose value is 1"
         )
     _check_range(array, *BET_RANGE, what="bets")
-    extra = np.zeros(1) if losses is None else as_floats(losses, what="losses")
-    log_wealths = [
-        np.cumsum(np.log1p(stake * array), axis=-1) + extra * math.log1p(-stake)
-        for stake in lambdas
-    ]
+    log_wealths = [np.cumsum(np.log1p(stake * array), axis=-1) for stake in lambdas]
     top = np.maximum.reduce(log_wealths)
     total = np.zeros_like(top)
     for log_wealth in log_wealths:

@@ -31,7 +31,7 @@ class Evidence:
     e_harm: float
     e_futility: float
     e_charged: float
-    """The claim's e-value with the augmented arm's surplus of infrastructure failures as losses;
+    """The claim's e-value with a score of 0 where infrastructure failed the augmented arm alone;
     the one that must reach 1/α, and that false-discovery control is about."""
     all_pass: float
     """Share of the pairs with full marks in both arms, in [0, 1]; 0 without pairs."""

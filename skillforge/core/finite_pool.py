@@ -72,9 +72,7 @@ def pool_bets(bets: ArrayLike, left: ArrayLike, *, low: float = -1.0) -> FloatAr
     return np.clip(fair, *BET_RANGE)
 
 
-def refuted(
-    bets: ArrayLike, left: ArrayLike, *, low: float = -1.0, losses: ArrayLike = 0.0
-) -> NDArray[np.bool_]:
+def refuted(bets: ArrayLike, left: ArrayLike, *, low: float = -1.0) -> NDArray[np.bool_]:
     """Tell after which draws the null is impossible, whatever the tasks that are left may bet.
 
     The process counts as infinite from there on: a pool drawn to its end leaves nothing uncertain.
@@ -83,13 +81,12 @@ def refuted(
         bets: As in `pool_bets`, 0 for a void task.
         left: As in `pool_bets`.
         low: The least that a bet can be.
-        losses: Tasks to count as lost besides, ≥ 0, in the shape of `bets`.
 
     Returns:
-        One bool for each draw; once True it stays so, unless `losses` grow.
+        One bool for each draw; once True it stays so.
 
     >>> refuted([1.0, 1.0, -1.0], left=[3, 2, 1]).tolist()
     [False, True, True]
     """
-    worst = low * (np.asarray(left) - 1.0 + np.asarray(losses))
+    worst = low * (np.asarray(left) - 1.0)
     return np.asarray(np.cumsum(bets, axis=-1) + worst > 1e-9)

@@ -234,8 +234,8 @@ def _because(
     if claim >= 1 / rules.alpha:
         return (
             f"evidence for {basis.value} is {claim:.3g}, but {evidence.e_charged:.3g}, short of "
-            f"1/{rules.alpha:g}, with the augmented arm's surplus of infrastructure failures as "
-            "losses"
+            f"1/{rules.alpha:g}, with a score of 0 where infrastructure failed the augmented arm "
+            "alone"
         )
     short = f"evidence for {basis.value} is {claim:.3g}, short of 1/{rules.alpha:g}"
     if basis is Basis.LIFT and not rules.finite_pool and 0 < pairs < rules.fewest_tasks:

@@ -59,6 +59,8 @@ FOLDED: tuple[str, ...] = (
     "candidate.closed",
     "gate.registered",
     "gate.decided",
+    "neighbours.registered",
+    "neighbours.decided",
     "version.staged",
     "version.adopted",
     "version.withdrawn",
@@ -97,6 +99,13 @@ class _Work:
         known = self.skills.get(skill)
         if known is None or known.current != version:
             self.set_status(skill, version, status)
+
+    def spend(self, decided: Mapping[str, Any]) -> None:
+        """Take the tasks that a decision used from its lineage, and give the others back."""
+        kept = (decided["lineage"], frozenset[str]())
+        lineage, registered = self.reserved.pop(decided["candidate"], kept)
+        used = registered - frozenset(decided["unused"])
+        self.spent[lineage] = self.spent.get(lineage, frozenset[str]()) | used
 
     def stand(self, skill: str, version: str) -> str:
         """Give a version that comes to be served its status; return the evidence it stands on."""
@@ -190,9 +199,7 @@ def _registered(work: _Work, event: Event) -> None:
 def _decided(work: _Work, event: Event) -> None:
     data = event.data
     work.decisions[data["candidate"]] = data
-    lineage, registered = work.reserved.pop(data["candidate"], (data["lineage"], frozenset[str]()))
-    used = registered - frozenset(data["unused"])
-    work.spent[lineage] = work.spent.get(lineage, frozenset[str]()) | used
+    work.spend(data)
     # Probation means served: the version gets there when it is adopted.
     status = {
         "probation": Status.CANDIDATE,
@@ -204,6 +211,14 @@ def _decided(work: _Work, event: Event) -> None:
         waiting = work.staged.get(data["skill"], ())
         lost = data["candidate"]
         work.set_staged(data["skill"], (s for s in waiting if s.candidate != lost))
+
+
+def _neighbours_decided(work: _Work, event: Event) -> None:
+    data = event.data
+    work.spend(data)
+    if data["decision"] == "rejected_harm":
+        work.decisions[data["candidate"]] = data
+        work.set_outcome(data["skill"], data["version"], Status.REJECTED)
 
 
 def _staged(work: _Work, event: Event) -> None:
@@ -299,6 +314,8 @@ _STEPS = {
     "candidate.closed": _closed,
     "gate.registered": _registered,
     "gate.decided": _decided,
+    "neighbours.registered": _registered,
+    "neighbours.decided": _neighbours_decided,
     "version.staged": _staged,
     "version.adopted": _adopted,
     "version.withdrawn": _withdrawn,

@@ -167,6 +167,8 @@ class Void:
     task: str
     arm: str
     """The arm that failed, or ``both``."""
+    least: float = -1.0
+    """Least that the difference can have been where only the augmented arm failed, in [-1, 0]."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -303,7 +305,7 @@ def pair_up(
             if any(r.score is None for r in arm)
         ]
         if failed:
-            joined.append(Void(task=task, arm=failed[0] if len(failed) == 1 else "both"))
+            joined.append(_void(task, failed, left, right))
         else:
             joined.append(_pair(task, left, right))
     return joined
@@ -339,6 +341,16 @@ def _pair(task: str, left: Sequence[Rollout], right: Sequence[Rollout]) -> Pair:
         seconds=(seconds[0], seconds[1]),
         wavering=any(map(_wavers, arms)),
     )
+
+
+def _void(
+    task: str, failed: Sequence[str], left: Sequence[Rollout], right: Sequence[Rollout]
+) -> Void:
+    """Return a void; where the base arm was scored, with what failed in the other arm at 0."""
+    if "base" in failed:
+        return Void(task=task, arm="both" if len(failed) > 1 else "base")
+    scored = sum(rollout.score or 0.0 for rollout in right) / len(right)
+    return Void(task=task, arm="augmented", least=min(scored - _mean(left), 0.0))
 
 
 def _check_replicates(task: str, left: Sequence[Rollout], right: Sequence[Rollout]) -> None:

@@ -228,12 +228,34 @@ class SkillReport:
     base: str
     candidates: list[Candidate] = field(default_factory=list)
     audit: tuple[UnitUtility, ...] = ()
+    neighbours: list[Report] = field(default_factory=list)
+    """What each proven candidate does to its neighbours, until one of them harms none."""
     adopted: str | None = None
     """Version adopted, if any."""
     staged: str | None = None
     """Version that waits to be adopted, if any."""
     stopped_by: str | None = None
     """Why the work on this skill ended early, if it did."""
+
+    @property
+    def winners(self) -> list[Candidate]:
+        """The proven candidates that are not served yet, the largest lift first.
+
+        E-values of different claims do not compare, and overshoot would decide between them.
+        """
+        proven = [
+            c
+            for c in self.candidates
+            if c.decision is Decision.PROBATION
+            and c.package is not None
+            and c.package.version != self.base
+        ]
+        return sorted(proven, key=_lift, reverse=True)
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether it could not be told what a candidate does to its neighbours."""
+        return any(found["stopped_by"] for found in self.neighbours)
 
     def to_json(self) -> Report:
         """Return the report as ``evolve --json`` prints it."""
@@ -244,6 +266,7 @@ class SkillReport:
             "adopted": self.adopted,
             "staged": self.staged,
             "candidates": [c.to_json() for c in self.candidates],
+            "neighbours": self.neighbours,
             "stopped_by": self.stopped_by,
         }
 
@@ -261,3 +284,8 @@ class SkillReport:
             "skill": self.skill,
             "units": [u.to_json() | {"removed": u.unit.id in removed} for u in self.audit],
         }
+
+
+def _lift(candidate: Candidate) -> float:
+    lift = candidate.result.evidence.lift if candidate.result else None
+    return -1.0 if lift is None else lift

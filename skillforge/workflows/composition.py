@@ -1,16 +1,18 @@
 """Composition: what the accepted edits of one night do together, through retrieval.
 
 Each edit was measured alone, with the rest of the library as it was. Together they may clash, and
-they may change which skills a task gets. So the library with all of them is measured against the
-library without: on fresh tasks, and only on those to which the two show something else. If taking
-the edits back is proven to help, delta debugging looks for a minimal set that does the harm
-(`skillforge.core.minimal_set`); it must be proven harmful by tasks of its own before its edits are
-rolled back, and what is left is then measured again.
+they may change which skills a task gets. So the library with all of them
+is measured against the library without: on fresh tasks, and only on those to which the two show
+something else. If taking the edits back is proven to help, delta debugging looks for a minimal set
+that does the harm (`skillforge.core.minimal_set`); it must be proven harmful by tasks of its own
+before its edits are rolled back, and what is left is then measured again.
 
-Stated error: the t-th test of a night claims at ``6 α / (π² t²)``, so that the probability that
-any set without a joint loss is ever rolled back is at most α = ``harm_retire``, however many tests
-are made. A test that finds no harm may be wrong (futility errs at β): the set named is then larger
-than it need be, never unproven.
+Stated error: the t-th proof of a night claims at ``6 α / (π² t²)``, so that the probability that
+any set without a joint loss is ever rolled back is at most α = ``harm_retire``, however many are
+tried. The search between two proofs only says what to prove next, on tasks that no proof uses, so
+its tests stop at a level of their own; they would be more than three times as dear if each of them
+had to pay for all before it. A search that was wrong is found out: what it named is not proven, or
+is larger than need be, and the search is made again.
 """
 
 from __future__ import annotations
@@ -29,13 +31,17 @@ from skillforge.core.task import Task
 from skillforge.workflows import contrast
 from skillforge.workflows.confirm import confirm, register, registered
 from skillforge.workflows.contrast import Report
-from skillforge.workflows.retrieve import Retriever
+from skillforge.workflows.retrieve import Retriever, Shown
 from skillforge.workflows.trial import Bench, Cell
 
 NAME = "library/composition"
 HORIZON = 3
 """Tasks that a test may use, as a multiple of a candidate's: its α is smaller, and a test that ends
 undecided names a set larger than it need be."""
+SEARCH_ALPHA = 0.02
+"""Level of a test that only steers the search."""
+PATIENCE = 2
+"""Searches in a row without a smaller proven set after which the smallest one stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +56,6 @@ class AcceptedEdit:
 
 
 Edits = tuple[AcceptedEdit, ...]
-Shown = dict[str, tuple[Package, ...]]
-"""What each task gets, by its id."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,9 +64,15 @@ class CompositionReport:
 
     edits: Edits
     tests: list[Report] = field(default_factory=list)
-    """Every contrast in order: the skills whose edits stood against the base, and the result."""
+    """Every contrast in order: the skills whose edits stood against the base, whether it was to
+    prove them harmful or to steer the search, and the result."""
     harmful: list[Edits] = field(default_factory=list)
     """Minimal sets that were proven harmful, to be rolled back."""
+
+    def alpha(self, rules: GateRules, *, proof: bool) -> float:
+        """Return the level of the next test."""
+        proofs = sum(test["proof"] for test in self.tests)
+        return spending_alpha(proofs + 1, rules.harm_retire) if proof else SEARCH_ALPHA
 
     def to_json(self) -> Report:
         """Return the report as ``nightly --json`` prints it."""
@@ -91,7 +101,7 @@ class Composer:
     state: Callable[[], LibraryState]
     k: int
     wave: int
-    max_tests: int = 40
+    max_tests: int = 60
     """Tests after which the search ends with what is proven by then."""
     _before: Shown = field(default_factory=dict)
     """What the library shows for each task, once it was asked."""
@@ -110,34 +120,42 @@ class Composer:
         """
         left = report.edits
         while len(left) > 1 and len(report.tests) < self.max_tests:
-            if not await self._harmful(left, report):
+            if not await self._harmful(left, report, proof=True):
                 return
-            proven = [left]
-            try:
-                await self._reduce(left, proven, report)
-            finally:
-                report.harmful.append(min(proven, key=len))
+            report.harmful.append(left)
+            await self._reduce(report)
             left = tuple(edit for edit in left if edit not in report.harmful[-1])
 
-    async def _reduce(self, edits: Edits, proven: list[Edits], report: CompositionReport) -> None:
-        """Search for a minimal harmful set, noting every set that is proven on the way."""
-        search = minimal_set(edits)
-        try:
-            subset = next(search)
-            while len(report.tests) < self.max_tests:
-                harmful = await self._harmful(subset, report)
-                if harmful:
-                    proven.append(subset)
-                subset = search.send(harmful)
-        except StopIteration as found:
-            last: Edits = found.value
-            if not any(set(last) == set(known) for known in proven) and await self._harmful(
-                last, report
-            ):
-                proven.append(last)
+    async def _reduce(self, report: CompositionReport) -> None:
+        """Put a smaller set in the place of the last one that is proven, as long as there is one.
 
-    async def _harmful(self, edits: Edits, report: CompositionReport) -> bool:
-        """Whether taking a set of edits back is proven to help, the rest being as it was."""
+        A set of two or fewer that a search has been through is taken as minimal.
+        """
+        fruitless = 0
+        while fruitless < PATIENCE and len(report.tests) < self.max_tests:
+            proven = report.harmful[-1]
+            found = await self._search(proven, report)
+            if len(found) < len(proven) and await self._harmful(found, report, proof=True):
+                report.harmful[-1], fruitless = found, 0
+            else:
+                fruitless += 1
+            if len(report.harmful[-1]) <= 2:
+                return
+
+    async def _search(self, edits: Edits, report: CompositionReport) -> Edits:
+        """Return a minimal harmful set among some edits, as far as tests for it can tell."""
+        search = minimal_set(edits)
+        subset = next(search, edits)
+        try:
+            while len(report.tests) < self.max_tests:
+                subset = search.send(await self._harmful(subset, report, proof=False))
+        except StopIteration as found:
+            minimal: Edits = found.value
+            return minimal
+        return edits
+
+    async def _harmful(self, edits: Edits, report: CompositionReport, *, proof: bool) -> bool:
+        """Whether taking a set of edits back is shown to help, the rest being as it was."""
         number = len(report.tests) + 1
         self._before = self._before or self._shown(self.library)
         changed = {edit.skill: self.edited[edit.skill] for edit in edits}
@@ -145,18 +163,21 @@ class Composer:
             f"without:{number}": self._before,
             f"with:{number}": self._shown({**self.library, **changed}),
         }
-        result = await self._contrast(number, shown)
+        result = await self._contrast(number, shown, report.alpha(self.rules, proof=proof))
         verdict = result is not None and result.decision is Decision.PROBATION
         report.tests.append(
             {
                 "skills": [edit.skill for edit in edits],
+                "proof": proof,
                 "harmful": verdict,
                 **(result.to_json() if result else {"reasons": ["no task tells them apart"]}),
             }
         )
         return verdict
 
-    async def _contrast(self, number: int, shown: Mapping[str, Shown]) -> GateResult | None:
+    async def _contrast(
+        self, number: int, shown: Mapping[str, Shown], alpha: float
+    ) -> GateResult | None:
         """Let the gate compare two libraries; None where they show every task the same."""
         without, with_ = shown
         known = [r for r in registered(self.bench, "").values() if r.version == without]
@@ -164,7 +185,7 @@ class Composer:
             differ = [t for t in self._fresh() if shown[without][t.id] != shown[with_][t.id]]
             if not differ:
                 return None
-            known = [self._registration(number, with_, without, differ)]
+            known = [self._registration(number, alpha, with_, without, differ)]
             register(self.bench, known)
 
         def cells_for(subject: str, tasks: Sequence[Task]) -> list[Cell]:
@@ -188,12 +209,7 @@ class Composer:
 
     def _shown(self, library: Mapping[str, Package]) -> Shown:
         """Return what a library shows for each task, through retrieval."""
-        retriever = self.make_retriever(library)
-        found = retriever.search_many([task.input for task in self.tasks], self.k)
-        return {
-            task.id: tuple(library[hit.skill] for hit in hits)
-            for task, hits in zip(self.tasks, found, strict=True)
-        }
+        return self.make_retriever(library).show(self.tasks, self.k)
 
     def _fresh(self) -> list[Task]:
         """Return the tasks that neither the edits' own evidence nor an earlier test has used."""
@@ -202,9 +218,8 @@ class Composer:
         return [task for task in self.tasks if task.id not in spent]
 
     def _registration(
-        self, number: int, with_: str, without: str, tasks: Sequence[Task]
+        self, number: int, alpha: float, with_: str, without: str, tasks: Sequence[Task]
     ) -> Registration:
-        alpha = spending_alpha(number, self.rules.harm_retire)
         rules = replace(self.rules, alpha=alpha, max_tasks=HORIZON * self.rules.max_tasks)
         order, blocks = contrast.betting_order(
             tasks, rules, self.bench.seed, contrast.salt_of(NAME), number, fewest=1

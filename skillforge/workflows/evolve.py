@@ -7,7 +7,7 @@ next begins. Run again after a crash, every step finds what it had finished and 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skillforge.core.gate import Decision, GateRules
@@ -32,6 +32,7 @@ from skillforge.workflows.confirm import registered
 from skillforge.workflows.contrast import Context, freeze_context, salt_of, spread
 from skillforge.workflows.curate import Curator
 from skillforge.workflows.journal import Journal
+from skillforge.workflows.neighbours import NeighbourCheck
 from skillforge.workflows.propose import (
     Attempted,
     Brief,
@@ -58,6 +59,10 @@ class EvolveSettings:
     """Confirm tasks run together before the gate looks again."""
     k: int = 1
     """Skills that a task is given, the one under test included."""
+    neighbours: int = 5
+    """Nearest skills whose tasks a proven edit must not harm; 0 checks none."""
+    neighbour_tasks: int = 60
+    """Most confirm tasks of each of them."""
     stage_only: bool = False
     """Whether a proven version waits for `adopt` instead of being written to the folder."""
 
@@ -75,6 +80,8 @@ class Evolver:
     """The model behind the `llm` proposer; None leaves it out."""
     retriever: Retriever | None = None
     """The base library; needed where a task is given more than one skill."""
+    make_retriever: Callable[[Mapping[str, Package]], Retriever] | None = None
+    """Embeds and indexes some packages; None checks no neighbours."""
     cohort_size: int = 1
     """Most candidates that the cohort can start; sets how much evidence is enough."""
     _held_out: LeakIndex | None = field(default=None, init=False)
@@ -159,6 +166,7 @@ class Evolver:
                 if candidate.open:
                     candidate.close(Decision.INSUFFICIENT_EVIDENCE, str(spent))
                     self._journal.closed(base, candidate)
+        await self._check_neighbours(base, report)
         self._serve(base, report)
 
     def _start(self, skill: str) -> tuple[Package, list[Candidate]]:
@@ -256,22 +264,31 @@ class Evolver:
         for candidate in running:
             self._journal.screened(base, candidate)
 
+    async def _check_neighbours(self, base: Package, report: SkillReport) -> None:
+        """Reject what is proven but harms the skills beside it, before it is served."""
+        if self.make_retriever is None or not self.settings.neighbours:
+            return
+        check = NeighbourCheck(
+            bench=self.bench,
+            curator=self.curator,
+            suite=self.suite,
+            rules=self.rules,
+            make_retriever=self.make_retriever,
+            k=self.settings.k,
+            wave=self.settings.wave,
+            count=self.settings.neighbours,
+            max_tasks=self.settings.neighbour_tasks,
+        )
+        await check.check(base, report)
+
     def _serve(self, base: Package, report: SkillReport) -> None:
         """Stage the proven candidate of the largest lift, and adopt it unless told to wait.
 
-        The others' base is then gone. E-values of different claims do not compare, and overshoot
-        would decide between them.
+        The others' base is then gone.
         """
-        winners = [
-            c
-            for c in report.candidates
-            if c.decision is Decision.PROBATION
-            and c.package is not None
-            and c.package.version != base.version  # that one is served already
-        ]
+        winners = report.winners
         if not winners:
             return
-        winners.sort(key=_lift, reverse=True)
         best = winners[0]
         assert best.package is not None
         for other in winners[1:]:
@@ -295,15 +312,10 @@ class Evolver:
             best.reasons = (*best.reasons, "adopted by this run before, and undone since")
             return
         report.staged = version
-        if self.settings.stage_only:
+        if self.settings.stage_only or report.unchecked:
             return
         try:
             report.adopted = curator.adopt(base.name, version, run=self.bench.run)
             report.staged = None
         except SkillError as error:
             best.reasons = (*best.reasons, f"staged, not adopted: {error}")
-
-
-def _lift(candidate: Candidate) -> float:
-    lift = candidate.result.evidence.lift if candidate.result else None
-    return -1.0 if lift is None else lift

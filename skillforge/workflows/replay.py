@@ -23,6 +23,7 @@ from skillforge.workflows.confirm import read_result
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.curate import load_state
 from skillforge.workflows.measured import AUDIT, SCREEN, Numbers, measured_again
+from skillforge.workflows.neighbours import read_verdict
 from skillforge.workflows.screen import screened_out
 
 
@@ -110,6 +111,16 @@ def _decision(ledger: Ledger, event: Event) -> Iterator[str]:
     yield f"decision of {candidate}: it was never registered"
 
 
+def _neighbours(ledger: Ledger, event: Event) -> Iterator[str]:
+    """Say where the verdict on an edit's neighbours differs from what the rollouts say."""
+    candidate, kinds = event.data["candidate"], ("neighbours.registered",)
+    for registered in ledger.events(run=event.run, kinds=kinds, about=(candidate,)):
+        again = read_verdict(ledger, registered, event.data["found"]["stopped_by"]).to_json()
+        yield from _differences(f"neighbours of {candidate}", event.data, again)
+        return
+    yield f"neighbours of {candidate}: they were never registered"
+
+
 def _measured(ledger: Ledger, event: Event) -> Iterator[str]:
     """Say where a screen or a unit audit differs from what its rollouts say."""
     what = f"{'screen' if event.kind == SCREEN else 'audit'} of {event.data['skill']}"
@@ -194,6 +205,7 @@ def _retired(ledger: Ledger, event: Event) -> Iterator[str]:
 
 _CHECKS: Mapping[str, Callable[[Ledger, Event], Iterator[str]]] = {
     "gate.decided": _decision,
+    "neighbours.decided": _neighbours,
     SCREEN: _measured,
     AUDIT: _measured,
     "candidate.screened": _screened,

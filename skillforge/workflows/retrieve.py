@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from skillforge.core.clusters import cluster, near_duplicates
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package
+from skillforge.core.task import Task
 from skillforge.ports import Embedder, VectorIndex
 
 BODY_CHARACTERS = 400
@@ -36,6 +37,10 @@ class Hit:
     """Cosine similarity in [-1, 1]."""
 
 
+Shown = dict[str, tuple[Package, ...]]
+"""What each task gets, by its id."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retriever:
     """A served library with its vectors and index."""
@@ -57,7 +62,27 @@ class Retriever:
         """Return the best ``k`` skills for each query."""
         if not self.names or not queries or k < 1:
             return [[] for _ in queries]
-        found, rows = self.index.search(self.embedder.encode(queries), k + len(without))
+        return self._nearest(self.embedder.encode(queries), k, without)
+
+    def show(self, tasks: Sequence[Task], k: int) -> Shown:
+        """Return the best ``k`` skills for each task, as it gets them."""
+        found = self.search_many([task.input for task in tasks], k)
+        return {
+            task.id: tuple(self.packages[hit.skill] for hit in hits)
+            for task, hits in zip(tasks, found, strict=True)
+        }
+
+    def neighbours(self, skill: str, count: int) -> list[Hit]:
+        """Return the ``count`` skills that are nearest to one of the library."""
+        if count < 1:
+            return []
+        row = self.names.index(skill)
+        return self._nearest(self.vectors[row : row + 1], count, frozenset({skill}))[0]
+
+    def _nearest(
+        self, vectors: NDArray[np.float32], k: int, without: frozenset[str]
+    ) -> list[list[Hit]]:
+        found, rows = self.index.search(vectors, k + len(without))
         results = []
         for row_scores, row_numbers in zip(found, rows, strict=True):
             hits = [

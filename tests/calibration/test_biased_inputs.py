@@ -19,18 +19,19 @@ def ceiling(rate):
     return rate + 2 * math.sqrt(rate * (1 - rate) / RUNS)
 
 
-def contrast(rng, n, gain, loss, *, crash=0.0, noise=0.0):
+def contrast(rng, n, gain, loss, *, crash=0.0, host=0.0):
     """Draw pairs; a share of the tasks that would be lost crash as infrastructure instead.
 
-    Besides, a share of all tasks fails in either arm for reasons that have nothing to do with it.
+    Besides, the host takes a share of the attempts, in either arm.
     """
     outcomes = []
     for i, u in enumerate(rng.random(n)):
         base, augmented = float(gain <= u < gain + loss or u > 0.7), float(u < gain or u > 0.7)
-        if rng.random() < noise:
-            outcomes.append(Void(task=str(i), arm=rng.choice(["base", "augmented"])))
-        elif base > augmented and rng.random() < crash:
-            outcomes.append(Void(task=str(i), arm="augmented"))
+        lost, taken = base > augmented and rng.random() < crash, rng.random(2) < host
+        if taken[0]:
+            outcomes.append(Void(task=str(i), arm="both" if lost or taken[1] else "base"))
+        elif lost or taken[1]:
+            outcomes.append(Void(task=str(i), arm="augmented", least=-base))
         else:
             outcomes.append(Pair(task=str(i), family="f", base=base, augmented=augmented))
     return outcomes
@@ -44,16 +45,18 @@ def let_through(rng, *, enough=20.0, **shape):
     return np.mean([r.decision in OPEN for r in results])
 
 
-@pytest.mark.parametrize("crash", [0.3, 0.6, 1.0])
-@pytest.mark.parametrize(("loss", "noise"), [(0.12, 0.0), (0.12, 0.05), (0.2, 0.0)])
-def test_a_skill_that_crashes_what_it_would_lose_gains_nothing(crash, loss, noise):
+@pytest.mark.parametrize("crash", [0.5, 1.0])
+@pytest.mark.parametrize(
+    ("loss", "host"), [(0.12, 0.0), (0.12, 0.05), (0.12, 0.1), (0.12, 0.2), (0.2, 0.0)]
+)
+def test_a_skill_that_crashes_what_it_would_lose_gains_nothing(crash, loss, host):
     """With crashes of any share of its losses a neutral or harmful edit stays at α.
 
-    Nor does it help to hide them where one task in twenty fails anyway, in either arm.
+    Nor does it help to hide them among what the host takes: one attempt in 20, in 10, or in 5.
     """
-    rng = np.random.default_rng([50, int(crash * 10), int(loss * 100), int(noise * 100)])
+    rng = np.random.default_rng([50, int(crash * 10), int(loss * 100), int(host * 100)])
 
-    assert let_through(rng, gain=0.12, loss=loss, crash=crash, noise=noise) <= ceiling(RULES.alpha)
+    assert let_through(rng, gain=0.12, loss=loss, crash=crash, host=host) <= ceiling(RULES.alpha)
 
 
 def test_without_the_charge_it_would_gain():
@@ -67,14 +70,22 @@ def test_without_the_charge_it_would_gain():
     assert np.mean([r.evidence.e_value >= 20 for r in results]) > 0.9
 
 
-def test_failures_of_both_arms_cost_little_power():
-    """With one task in ten lost to the host, a lift of 25 points is found nearly as often."""
-    rng = np.random.default_rng(52)
-    clean = let_through(rng, gain=0.30, loss=0.05, enough=1e300)
-    noisy = let_through(rng, gain=0.30, loss=0.05, enough=1e300, noise=0.1)
+def test_what_even_failures_cost():
+    """A lift of 25 points is found nearly as often where the host takes one attempt in a hundred.
 
-    assert clean > 0.95
-    assert noisy > clean - 0.12
+    One in twenty costs little, one in ten more; what that does to smaller lifts stands in
+    `core.course`.
+    """
+    power = {}
+    for host in (0.0, 0.01, 0.05, 0.1):
+        rng = np.random.default_rng([52, int(host * 100)])
+        power[host] = let_through(rng, gain=0.30, loss=0.05, enough=1e300, host=host)
+    print("power by share of attempts that the host takes:", power)
+
+    assert power[0.0] > 0.95
+    assert power[0.01] > 0.92
+    assert power[0.05] > 0.85
+    assert power[0.1] > 0.65
 
 
 def test_rollouts_are_not_tasks():

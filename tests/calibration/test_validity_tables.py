@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import replicates
 import rules
+import shadowing
 import simulate
 import stream
 import type_one
@@ -151,6 +152,18 @@ def test_harmful_interactions_are_named():
     assert ours["one pair"]["caught"] >= 0.8
     assert ours["one pair"]["exact"] >= 0.6
     assert ours["nothing planted"]["exact"] == 0
+
+
+def test_harm_to_neighbours_is_seen_and_neutral_edits_are_left_in_peace():
+    """The average of five holds .20 where five tests at .20 flag half; −30 points are seen."""
+    rows = {(row["setting"], row["name"]): row for row in shadowing.simulate_edits(400, 37)}
+    for (setting, name), row in rows.items():
+        print(f"{setting:32}{name:22}{row['flagged']:.3f}")
+    for setting in (s for s in shadowing.SETTINGS if s.startswith("nobody")):
+        assert rows[setting, "skillforge: average"]["holds"]
+        assert rows[setting, "five tests at .20"]["flagged"] > 0.35
+    assert rows["one loses 30 points", "skillforge: average"]["flagged"] > 0.85
+    assert rows["all lose 30 points", "skillforge: average"]["flagged"] > 0.99
 
 
 def test_real_replicates_against_themselves():

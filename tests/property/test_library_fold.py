@@ -171,6 +171,22 @@ def carried(life, pick):
         life.registered.append((candidate, skill, version, lineage, order))
 
 
+def checked(life, pick):
+    """A proven candidate is checked on some tasks of its neighbours, and may be rejected."""
+    if not life.proven:
+        return
+    candidate, skill, version = life.proven[pick % len(life.proven)]
+    harmful, used, order = pick % 3 == 0, pick // 5 % 4, ["n1", "n2", "n3"]
+    data = {"candidate": candidate, "skill": skill, "version": version}
+    data["lineage"] = f"{skill}/neighbours"
+    life.add("neighbours.registered", order=order, **data)
+    decision = "rejected_harm" if harmful else "probation"
+    life.add("neighbours.decided", decision=decision, unused=order[used:], **data)
+    life.used.setdefault(data["lineage"], set()).update(order[:used])
+    if harmful:
+        life.proven.remove((candidate, skill, version))
+
+
 def staged(life, pick):
     """A proven candidate is put forward; one that waits already becomes the newest."""
     ready = [p for p in life.proven if life.current[p[1]] != p[2]]
@@ -264,6 +280,7 @@ ACTIONS = (
         decided,
         decided,
         carried,
+        checked,
         staged,
         staged,
         adopted,

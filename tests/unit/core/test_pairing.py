@@ -122,3 +122,24 @@ def test_a_verifier_that_disagrees_with_itself_is_seen() -> None:
     (pair,) = pair_up(["t"], {"t": [rollout(), rollout(replicate=1)]}, {"t": twice}, replicates=2)
 
     assert pair.wavering
+
+
+@pytest.mark.parametrize(
+    ("base", "augmented", "least"),
+    [
+        ((1.0,), (None,), -1.0),
+        ((0.4,), (None,), -0.4),
+        ((0.0,), (None,), 0.0),
+        ((1.0, 0.5), (1.0, None), -0.25),
+        ((0.0, 0.0), (1.0, None), 0.0),
+    ],
+)
+def test_a_void_keeps_the_least_that_the_difference_can_have_been(
+    base: tuple[float, ...], augmented: tuple[float | None, ...], least: float
+) -> None:
+    """What failed counts as 0 against the base's score; a difference above 0 is not credited."""
+    arms = ([rollout(score=s, replicate=i) for i, s in enumerate(arm)] for arm in (base, augmented))
+    left, right = ({"t": arm} for arm in arms)
+    (void,) = pair_up(["t"], left, right, replicates=len(base))
+
+    assert void == Void(task="t", arm="augmented", least=pytest.approx(least))

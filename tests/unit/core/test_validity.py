@@ -50,20 +50,29 @@ def test_the_pairs_that_failed_are_named() -> None:
 
 
 def test_even_failures_withhold_nothing() -> None:
-    """Ten failures on each side, or on both at once, leave the verdict as it is."""
-    assert judge("ba" * 10 + "w" * 7).decision is Decision.PROBATION
+    """Failures on both sides evenly, or of both arms at once, are no reason to doubt the inputs."""
     assert judge("2" * 10 + "w" * 7).decision is Decision.PROBATION
+    even = judge("ba" * 3 + "w" * 20)
+    assert even.decision is Decision.PROBATION
+    assert withheld(even) == []
 
 
-def test_surplus_failures_of_the_augmented_arm_are_held_against_it() -> None:
-    """With two surplus failures seven wins are not enough; nine straight wins more than make up."""
-    short, enough = judge("aa" + "p" * 20 + "w" * 7), judge("aa" + "p" * 20 + "w" * 12)
+def test_failures_of_the_augmented_arm_alone_are_held_against_it() -> None:
+    """Each counts as the loss that it may hide, also where the base arm fails as often."""
+    alone, even = judge("aa" + "p" * 20 + "w" * 7), judge("aabb" + "p" * 20 + "w" * 7)
 
-    assert short.evidence.e_value > 20
-    assert short.decision is Decision.INSUFFICIENT_EVIDENCE
-    assert short.evidence.e_charged < 20
-    assert "surplus of infrastructure failures as losses" in short.reasons[0]
-    assert enough.decision is Decision.PROBATION
+    for short in (alone, even):
+        assert short.evidence.e_value > 20
+        assert short.decision is Decision.INSUFFICIENT_EVIDENCE
+        assert short.evidence.e_charged == judge("ll" + "p" * 20 + "w" * 7).evidence.e_value
+        assert "a score of 0 where infrastructure failed the augmented arm" in short.reasons[0]
+    assert judge("aa" + "p" * 20 + "w" * 12).decision is Decision.PROBATION
+
+
+def test_failures_of_the_base_arm_are_no_bets() -> None:
+    """A skill cannot cause them; whether both fail or one, nothing is held against anybody."""
+    for text in ("b" + "p" * 20 + "w" * 7, "22" + "p" * 20 + "w" * 7):
+        assert judge(text).evidence.e_charged == judge(text).evidence.e_value > 20
 
 
 def test_a_base_arm_that_is_cut_off_withholds_a_lift() -> None:
