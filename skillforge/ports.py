@@ -29,6 +29,7 @@ from skillforge.core.task import Task
 
 Item = TypeVar("Item", contravariant=True)
 Result = TypeVar("Result", covariant=True)
+Landed = TypeVar("Landed", covariant=True)
 
 
 class ChatModel(Protocol):
@@ -202,8 +203,7 @@ class Executor(Protocol):
     What an attempt is given may run in another process: both are data that can be pickled. If an
     attempt or the iterator of items raises, no new attempt is started, those in flight are
     finished and yielded, and the first error is raised then: work that is already paid for is
-    never thrown away. A run that is cancelled ends in the same way; cancelled a second time, it
-    drops what is in flight.
+    never thrown away. A run that is cancelled drops what is in flight.
     """
 
     @property
@@ -211,12 +211,16 @@ class Executor(Protocol):
         """Most attempts in flight at once."""
 
     def run(
-        self, attempt: Callable[[Item], Awaitable[Result]], items: Iterator[Item]
-    ) -> AsyncGenerator[list[tuple[int, Result]], None]:
+        self,
+        attempt: Callable[[Item], Awaitable[Result]],
+        items: Iterator[Item],
+        land: Callable[[int, Result], Landed],
+    ) -> AsyncGenerator[list[Landed], None]:
         """Yield what has arrived since last time, in order of completion.
 
-        Each result comes as ``(position of its item, result)``. An item is pulled when there is
-        room for its attempt. Nothing is held back: one result is enough for a batch.
+        An item is pulled when there is room for its attempt. ``land`` is called here as soon as a
+        result arrives, with the position of its item, and what it returns is yielded. Nothing is
+        held back: one result is enough for a batch.
         """
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
 
 from skillforge.core.digest import sha256
 from skillforge.errors import BlobErased, LedgerError
@@ -19,7 +21,24 @@ TRAIN_AT, SAMPLED, DICTIONARY = 200_000, 500_000, 65_536
 """Bytes: of compressed blobs that are enough to train on, of text to train on, of a dictionary."""
 
 PAGE = 500
-"""Blobs that are read at once."""
+"""Rows that are read, or written, by one statement."""
+
+
+def insert_rows(
+    db: sqlite3.Connection, insert: str, rows: Sequence[tuple[Any, ...]], otherwise: str = ""
+) -> None:
+    """Insert rows, many in one statement: a thread that writes then gives way to others once.
+
+    Args:
+        db: The database, in a transaction.
+        insert: Begins the statement; ends in VALUES.
+        rows: All of the same length.
+        otherwise: What to do about a row that is there already.
+    """
+    for some in (rows[i : i + PAGE] for i in range(0, len(rows), PAGE)):
+        row = f"({','.join('?' * len(some[0]))})"
+        values = ",".join([row] * len(some))
+        db.execute(" ".join([insert, values, otherwise]), [*chain(*some)])
 
 
 class Blobs:
@@ -46,14 +65,14 @@ class Blobs:
 
     def insert(self, blobs: Sequence[bytes]) -> None:
         """Store blobs under their SHA-256; what is there already stays."""
-        compress = self._codec.compress
-        rows = [(sha256(blob), compress(blob)) for blob in blobs]
-        self._db.executemany(
-            "INSERT INTO blobs (hash, data) VALUES (?, ?) ON CONFLICT (hash) "
-            "DO UPDATE SET data = excluded.data WHERE blobs.data IS NULL",
-            rows,
+        frames = self._codec.compress_all(blobs)
+        insert_rows(
+            self._db,
+            "INSERT INTO blobs (hash, data) VALUES",
+            list(zip(map(sha256, blobs), frames, strict=True)),
+            "ON CONFLICT (hash) DO UPDATE SET data = excluded.data WHERE blobs.data IS NULL",
         )
-        self._untrained += sum(len(frame) for _, frame in rows)
+        self._untrained += sum(map(len, frames))
 
     def get(self, digest: str) -> bytes:
         """Return the bytes stored under a hash, checked against it.
@@ -188,6 +207,13 @@ class _Codec:
     def compress(self, data: bytes) -> bytes:
         """Return the data as one frame that names its dictionary."""
         return bytes(self._compressor.compress(data))
+
+    def compress_all(self, blobs: Sequence[bytes]) -> list[bytes]:
+        """Return the frames of many blobs, made in one call during which other threads run."""
+        if not any(blobs):
+            return [self.compress(blob) for blob in blobs]  # the call refuses to do nothing
+        frames = self._compressor.multi_compress_to_buffer([*blobs])
+        return [frames[i].tobytes() for i in range(len(frames))]
 
     def dictionary_of(self, frame: bytes) -> int:
         """Return the id of the dictionary that a frame was made with; 0 is none."""

@@ -12,8 +12,9 @@ from skillforge.errors import ConfigError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Landed = TypeVar("Landed")
 
-FULL, OVERDUE = 512, 0.1
+FULL, OVERDUE = 1024, 0.1
 """Results, and seconds since the first of them, after which the reader has its turn."""
 
 
@@ -31,16 +32,19 @@ class AsyncioExecutor:
         self.limit = limit
 
     async def run(
-        self, attempt: Callable[[Item], Awaitable[Result]], items: Iterator[Item]
-    ) -> AsyncGenerator[list[tuple[int, Result]], None]:
+        self,
+        attempt: Callable[[Item], Awaitable[Result]],
+        items: Iterator[Item],
+        land: Callable[[int, Result], Landed],
+    ) -> AsyncGenerator[list[Landed], None]:
         """Yield what has arrived; see `skillforge.ports.Executor` for the contract."""
-        arrivals = _Arrivals[Result](running=self.limit)
+        arrivals = _Arrivals[Landed](running=self.limit)
         entries = enumerate(items)
 
         async def lane() -> None:
             try:
                 while (entry := await arrivals.next_of(entries)) is not None:
-                    arrivals.add(entry[0], await attempt(entry[1]))
+                    arrivals.add(land(entry[0], await attempt(entry[1])))
             except Exception as error:  # noqa: BLE001 - raised again once the others have landed
                 arrivals.errors.append(error)
             finally:
@@ -61,11 +65,11 @@ class AsyncioExecutor:
 
 
 @dataclass(slots=True)
-class _Arrivals(Generic[Result]):
+class _Arrivals(Generic[Landed]):
     """Results on their way from the lanes to the reader, and why no more are begun."""
 
     running: int
-    results: list[tuple[int, Result]] = field(default_factory=list)
+    results: list[Landed] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _taken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -84,13 +88,13 @@ class _Arrivals(Generic[Result]):
     def _is_due(self) -> bool:
         return len(self.results) >= FULL or time.monotonic() - self._since > OVERDUE
 
-    def add(self, position: int, result: Result) -> None:
+    def add(self, result: Landed) -> None:
         """Put a result there for the reader."""
         if not self.results:
             self._since = time.monotonic()
             self._taken.clear()
             self._news.set()
-        self.results.append((position, result))
+        self.results.append(result)
 
     def leave(self) -> None:
         """Count a lane that has come to its end."""
@@ -98,15 +102,10 @@ class _Arrivals(Generic[Result]):
         self._news.set()
 
     async def wait(self) -> None:
-        """Wait for news; the first cancellation counts as an error, the second one ends it all."""
-        try:
-            await self._news.wait()
-        except asyncio.CancelledError as cancelled:
-            if any(isinstance(error, asyncio.CancelledError) for error in self.errors):
-                raise
-            self.errors.append(cancelled)
+        """Wait for news."""
+        await self._news.wait()
 
-    def take(self) -> list[tuple[int, Result]]:
+    def take(self) -> list[Landed]:
         """Return what is there, in order of completion."""
         taken, self.results = self.results, []
         self._news.clear()

@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from heapq import merge
 from itertools import product
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
-from skillforge.adapters.blobs import Blobs
+from skillforge.adapters.blobs import PAGE, Blobs, insert_rows
 from skillforge.core.digest import sha256
 from skillforge.core.events import GENESIS, Event, NewEvent, is_intact, link
 from skillforge.errors import LedgerError
@@ -63,9 +64,6 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 SELECT_EVENTS = "SELECT seq, at, kind, run, data, previous, hash FROM events"
 """Begins a query whose rows `read_event` reads."""
 
-PAGE = 500
-"""Rows that are read at once."""
-
 CACHE_KIB, WAL_PAGES = 65_536, 4_000
 """Memory for pages, and pages that the write-ahead log holds before they move to the file."""
 
@@ -87,9 +85,12 @@ class SqliteLedger:
             LedgerError: The file is not a ledger, is damaged, locked, or cannot be written.
         """
         self.path, self._clock = path, clock
+        self._turn = RLock()
         with self._explained():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=patience)
+            self._db = sqlite3.connect(
+                path, isolation_level=None, timeout=patience, check_same_thread=False
+            )
             try:
                 self._migrate_patiently(patience)
                 self._blobs = Blobs(self._db, str(self.path))
@@ -99,7 +100,8 @@ class SqliteLedger:
 
     def close(self) -> None:
         """Close the file; what was appended is already durable."""
-        self._db.close()
+        with self._turn:
+            self._db.close()
 
     def append(self, events: Sequence[NewEvent]) -> tuple[Event, ...]:
         """Chain and store the events in one transaction."""
@@ -221,7 +223,7 @@ class SqliteLedger:
         return row or (0, GENESIS)
 
     def _insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        insert_rows(self._db, "INSERT INTO events VALUES", rows)
 
     def erase(self, digests: Sequence[str], *, reason: str) -> None:
         """Erase blobs for good; see `skillforge.ports.Ledger`.
@@ -331,9 +333,10 @@ class SqliteLedger:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn SQLite's errors into ones that say what to do."""
+        """Turn SQLite's errors into ones that say what to do; one thread at a time."""
         try:
-            yield
+            with self._turn:
+                yield
         except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"{self.path}: {error}; {_advice(str(error))}") from error
 

@@ -37,6 +37,7 @@ from skillforge.ports import Executor
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Landed = TypeVar("Landed")
 
 STORE = 256 << 20
 """Bytes of shared memory of a cluster that is started here; what is sent is small."""
@@ -98,8 +99,11 @@ class RayExecutor:
         return self._local.limit
 
     def run(
-        self, attempt: Callable[[Item], Awaitable[Result]], items: Iterator[Item]
-    ) -> AsyncGenerator[list[tuple[int, Result]], None]:
+        self,
+        attempt: Callable[[Item], Awaitable[Result]],
+        items: Iterator[Item],
+        land: Callable[[int, Result], Landed],
+    ) -> AsyncGenerator[list[Landed], None]:
         """Yield what has arrived; see `skillforge.ports.Executor` for the contract.
 
         Raises:
@@ -109,7 +113,7 @@ class RayExecutor:
             self._start()
         data = self._ray.put(self._ray.cloudpickle.dumps(attempt))
         send = partial(self._send, data, asyncio.Semaphore(self._processes))
-        return self._local.run(lambda item: self._driver(item, send), items)
+        return self._local.run(lambda item: self._driver(item, send), items, land)
 
     def close(self) -> None:
         """End the processes, and the cluster if it was started here; running anew starts anew."""

@@ -30,6 +30,17 @@ class NewEvent:
     """JSON object; small, and free of prompt, output and file text."""
     run: str = ""
     """The run it belongs to, or ""."""
+    text: str = field(init=False, repr=False)
+    """The data as canonical JSON, made at once: later changes of the data do not reach it."""
+
+    def __post_init__(self) -> None:
+        """Encode the data.
+
+        Raises:
+            ValueError: They hold NaN or an infinity.
+            TypeError: They hold something that JSON cannot.
+        """
+        object.__setattr__(self, "text", canonical_json(self.data))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +66,7 @@ class Event:
             LedgerError: The text is no JSON.
         """
         try:
-            data: dict[str, Any] = json.loads(self.text, parse_constant=_refuse)
+            data: dict[str, Any] = _DECODER.decode(self.text)
         except ValueError as error:
             raise LedgerError(
                 f"event {self.seq} of the ledger is no JSON ({error}): it was changed from "
@@ -68,22 +79,20 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON number")
 
 
-def link(new: NewEvent, *, seq: int, at: float, previous: str) -> Event:
-    """Give a new event its place in the chain.
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
-    Raises:
-        ValueError: The data hold NaN or an infinity.
-        TypeError: The data hold something that JSON cannot.
-    """
-    at, text = float(at), canonical_json(new.data)
+
+def link(new: NewEvent, *, seq: int, at: float, previous: str) -> Event:
+    """Give a new event its place in the chain."""
+    at = float(at)
     return Event(
         seq=seq,
         at=at,
         kind=new.kind,
         run=new.run,
-        text=text,
+        text=new.text,
         previous=previous,
-        hash=event_hash(seq, at, new.kind, new.run, text, previous),
+        hash=event_hash(seq, at, new.kind, new.run, new.text, previous),
     )
 
 

@@ -32,13 +32,14 @@ def read_rollout(event: Event) -> Rollout:
     What an older record does not hold has its default; what a newer one holds besides is passed
     over.
     """
-    data = {name: event.data[name] for name in _FIELDS if name in event.data}
-    if data["failure"] is not None:
-        failure = data["failure"]
+    kept = event.data
+    data = {name: kept[name] for name in _FIELDS if name in kept}
+    data["uses"] = tuple(data.get("uses", ()))
+    if (failure := data["failure"]) is not None:
         data["failure"] = Failure(
             kind=FailureKind(failure["kind"]), message=failure["message"], where=failure["where"]
         )
-    return Rollout(**data | {"uses": tuple(data.get("uses", ()))})
+    return Rollout(**data)
 
 
 _FIELDS = tuple(Rollout.__dataclass_fields__)

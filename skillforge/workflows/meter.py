@@ -189,6 +189,8 @@ class Meter:
 
     def unrecorded(self) -> Bills:
         """Return what was booked since this was asked last, for a record that outlives a crash."""
+        if not self._unrecorded.roles:
+            return {}
         bills = asdict(self._unrecorded)["roles"]
         self._unrecorded = Spend()
         return dict(bills)

@@ -8,7 +8,8 @@ raised.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -70,6 +71,14 @@ class Scored(NamedTuple):
     verdict: Verdict
 
 
+class Landed(NamedTuple):
+    """A rollout in the form in which the ledger keeps it."""
+
+    rollout: Rollout
+    event: NewEvent
+    payload: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Perform:
     """Attempts and scores: the part of a rollout that may run in any process."""
@@ -123,8 +132,7 @@ class Bench:
         missing = {k: c for k, c in zip(keys, cells, strict=True) if k not in done}
         self.on_expected(len(missing))
         with self.meter.rollout_phase():
-            async for rollout in self._run(self._interleaved(missing)):
-                done[rollout.key] = rollout
+            await self._run(self._interleaved(missing), done)
         rollouts = [_under(c.arm, done[k]) for k, c in zip(keys, cells, strict=True)]
         _refuse_if_nothing_worked(rollouts)
         return rollouts
@@ -151,46 +159,65 @@ class Bench:
         entries = list(missing.items())
         return [entries[i] for i in rng.permutation(len(entries))]
 
-    async def _run(self, order: Sequence[tuple[str, Cell]]) -> AsyncIterator[Rollout]:
-        """Run cells, admitting each when there is room for it; yield rollouts that are durable."""
-        admitted = landed = 0
+    async def _run(self, order: Sequence[tuple[str, Cell]], done: dict[str, Rollout]) -> None:
+        """Run cells, admitting each when there is room for it; add the rollouts by their keys.
+
+        Cancelled once, it begins nothing more, and what is in flight lands; cancelled a second
+        time, it drops what is in flight.
+        """
+        before, admitted, stopped = len(done), 0, False
 
         def admit() -> Iterator[Work]:
             nonlocal admitted
             for key, cell in order:
+                if stopped:
+                    return
                 self._refuse_if_unreachable()
                 self.meter.admit_rollout()
                 admitted += 1
                 yield Work(cell.task, cell.skills, rollout_seed(key))
 
-        try:
+        def land(at: int, scored: Scored) -> Landed:
+            return self._landed(*order[at], scored)
+
+        async def keep() -> None:
             perform = Perform(self.worker, self.verifier)
-            async with aclosing(self.executor.run(perform, admit())) as arriving:
+            async with aclosing(self.executor.run(perform, admit(), land)) as arriving:
                 async for batch in arriving:
-                    landed += len(batch)
-                    for rollout in self._store([(*order[at], scored) for at, scored in batch]):
-                        yield rollout
+                    await self._store(batch)
+                    done.update((landed.rollout.key, landed.rollout) for landed in batch)
+
+        keeping = asyncio.create_task(keep())
+        try:
+            await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            stopped = True
+            await keeping
+            raise
         finally:
-            for _ in range(admitted - landed):
+            for _ in range(admitted - (len(done) - before)):
                 self.meter.forget_rollout()
 
-    def _store(self, batch: Sequence[tuple[str, Cell, Scored]]) -> list[Rollout]:
-        """Make a batch durable in one transaction, then count it."""
-        rollouts, events, blobs = [], [], []
-        bill = {"bill": self.meter.unrecorded()}  # of the whole batch; its first event carries it
-        for key, cell, scored in batch:
-            blob = canonical_json(scored.attempt.to_json()).encode()
-            rollout = _rollout(key, cell, scored, sha256(blob), self.executor.limit)
-            kind = "rollout.failed" if rollout.score is None else "rollout.finished"
-            rollouts.append(rollout)
-            data, bill = write_rollout(rollout) | bill, {}
-            events.append(NewEvent(kind=kind, data=data, run=self.run))
-            blobs.append(blob)
-        self.ledger.record(events, blobs=blobs)
+    def _landed(self, key: str, cell: Cell, scored: Scored) -> Landed:
+        payload = canonical_json(scored.attempt.to_json()).encode()
+        rollout = _rollout(key, cell, scored, sha256(payload), self.executor.limit)
+        if rollout.score is None:
+            kind = "rollout.failed"
+            self._failures.append(rollout)
+        else:
+            kind = "rollout.finished"
+            self._failures.clear()
+        data = write_rollout(rollout)
+        if bill := self.meter.unrecorded():
+            data["bill"] = bill
+        return Landed(rollout, NewEvent(kind=kind, data=data, run=self.run), payload)
+
+    async def _store(self, batch: Sequence[Landed]) -> None:
+        """Make a batch durable in one transaction, then count it; attempts go on meanwhile."""
+        rollouts, events, payloads = zip(*batch, strict=True)
+        await asyncio.to_thread(self.ledger.record, events, blobs=payloads)
         for rollout in rollouts:
-            self._failures = [*self._failures, rollout] if rollout.score is None else []
             self.on_rollout(rollout)
-        return rollouts
 
     def _refuse_if_unreachable(self) -> None:
         if len(self._failures) >= INFRA_LIMIT:
@@ -232,12 +259,11 @@ def _rollout(key: str, cell: Cell, scored: Scored, blob: str, parallel: int) -> 
         output_blob=blob,
         purpose=cell.purpose,
         parallel=parallel,
-        **{name: getattr(attempt, name) for name in _MEASURED}
-        | {"failure": scored.verdict.failure},
+        failure=scored.verdict.failure,
+        finish_reason=attempt.finish_reason,
+        prompt_tokens=attempt.prompt_tokens,
+        completion_tokens=attempt.completion_tokens,
+        cost_usd=attempt.cost_usd,
+        seconds=attempt.seconds,
+        uses=attempt.uses,
     )
-
-
-_MEASURED = tuple(
-    (Attempt.__dataclass_fields__.keys() & Rollout.__dataclass_fields__.keys()) - {"failure"}
-)
-"""What a rollout takes over from its attempt: tokens, cost, seconds and the like."""

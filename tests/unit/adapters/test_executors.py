@@ -49,9 +49,14 @@ async def settle():
         await asyncio.sleep(0)
 
 
+def placed(position, result):
+    """Return a result with the place of its item."""
+    return position, result
+
+
 async def collect(executor, attempt, items, into):
     """Append every result to a list as it comes."""
-    async for batch in executor.run(attempt, iter(items)):
+    async for batch in executor.run(attempt, iter(items), placed):
         into.extend(batch)
 
 
@@ -146,31 +151,8 @@ def test_the_first_of_several_errors_is_raised():
     asyncio.run(scene())
 
 
-def test_a_cancelled_run_lets_what_is_in_flight_land():
-    """Cancelled once, it begins nothing more, yields what was under way, and ends as cancelled."""
-
-    async def scene():
-        desk, got = Desk(), []
-        items = ["a", "b", "c", "d"]
-        run = asyncio.create_task(collect(AsyncioExecutor(2), desk.attempt, items, got))
-        await settle()
-        run.cancel()
-        await settle()
-        assert not run.done()
-        for item in "ba":
-            desk.end(item)
-            await settle()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-        assert got == [(1, "B"), (0, "A")]
-        assert desk.started == ["a", "b"]
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(scene())
-
-
-def test_a_run_that_is_cancelled_twice_drops_what_is_in_flight():
-    """The second time it stops at once and leaves no task behind."""
+def test_a_run_that_is_cancelled_drops_what_is_in_flight():
+    """It stops at once and leaves no task behind."""
 
     async def scene():
         desk, got = Desk(), []
@@ -178,8 +160,6 @@ def test_a_run_that_is_cancelled_twice_drops_what_is_in_flight():
         run = asyncio.create_task(collect(AsyncioExecutor(2), desk.attempt, items, got))
         await settle()
         desk.end("a")
-        await settle()
-        run.cancel()
         await settle()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -197,7 +177,7 @@ def test_closing_the_results_early_cancels_what_is_in_flight():
 
     async def scene():
         desk = Desk()
-        results = AsyncioExecutor(2).run(desk.attempt, iter("abc"))
+        results = AsyncioExecutor(2).run(desk.attempt, iter("abc"), placed)
         desk.end("a")
         assert await anext(results) == [(0, "A")]
         await results.aclose()
@@ -205,6 +185,33 @@ def test_closing_the_results_early_cancels_what_is_in_flight():
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(scene())
+
+
+def test_a_result_that_cannot_land_is_an_error_like_any_other():
+    """What is made of a result is made in its turn; the others in flight land all the same."""
+
+    def land(position, result):
+        if result == "B":
+            raise ValueError("cannot be kept")
+        return result
+
+    async def scene():
+        desk, got = Desk(), []
+
+        async def read():
+            async for batch in AsyncioExecutor(2).run(desk.attempt, iter("abc"), land):
+                got.extend(batch)
+
+        run = asyncio.create_task(read())
+        for item in "ba":
+            desk.end(item)
+            await settle()
+        with pytest.raises(ValueError, match="cannot be kept"):
+            await run
+        assert desk.started == ["a", "b"]
+        return got
+
+    assert asyncio.run(scene()) == ["A"]
 
 
 def test_a_slow_reader_loses_nothing():
@@ -215,7 +222,7 @@ def test_a_slow_reader_loses_nothing():
         items = [f"i{n}" for n in range(6)]
         for item in items:
             desk.end(item)
-        async for batch in AsyncioExecutor(3).run(desk.attempt, iter(items)):
+        async for batch in AsyncioExecutor(3).run(desk.attempt, iter(items), placed):
             await settle()
             got.extend(batch)
         return got
@@ -277,7 +284,7 @@ def test_attempts_that_never_wait_do_not_hold_results_back():
 
     async def scene():
         sizes = []
-        async for batch in AsyncioExecutor(8).run(at_once, iter(range(3 * FULL))):
+        async for batch in AsyncioExecutor(8).run(at_once, iter(range(3 * FULL)), placed):
             sizes.append(len(batch))
         return sizes
 

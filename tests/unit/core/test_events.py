@@ -1,11 +1,13 @@
 """Events, their hashes and the chain."""
 
 import dataclasses
+import json
 
 import pytest
 
 from skillforge.core.digest import canonical_json, json_digest, sha256
 from skillforge.core.events import GENESIS, NewEvent, check_chain, is_intact, link
+from skillforge.core.rollout import FailureKind
 from skillforge.errors import LedgerError
 
 
@@ -106,6 +108,40 @@ def test_canonical_json_does_not_depend_on_key_order():
     assert canonical_json({"b": {"y": 1, "x": 2}, "a": 0}) == '{"a":0,"b":{"x":2,"y":1}}'
     assert json_digest({"a": 1, "b": 2}) == json_digest({"b": 2, "a": 1})
     assert json_digest({"a": 1}) != json_digest({"a": "1"})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"z": [1, 2.5, -0.0, 1e16, 1e-7, 2**70], "a": {"ü": None, "\u2028": (True, False)}, "": ""},
+        {3: "number", 1: "keys"},
+        [],
+        {},
+        'text " \\ \x00 \x7f 🧪',
+        7,
+        1 / 3,
+        None,
+        FailureKind.INFRA,
+    ],
+)
+def test_canonical_json_is_what_the_standard_library_says(value):
+    """Whatever Python, it is `json.dumps` with sorted keys and no spare white space."""
+    plain = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert canonical_json(value) == plain
+
+
+def test_what_has_no_json_form_is_refused():
+    """Numbers that are none, types that JSON cannot hold, and what contains itself."""
+    for bad in (float("inf"), {"x": float("nan")}):
+        with pytest.raises(ValueError, match="JSON"):
+            canonical_json(bad)
+    for bad in ({1, 2}, b"bytes", {(1, 2): 3}):
+        with pytest.raises(TypeError):
+            canonical_json(bad)
+    endless = []
+    endless.append(endless)
+    with pytest.raises(RecursionError):
+        canonical_json(endless)
 
 
 def test_canonical_json_escapes_half_surrogates_and_nothing_else():
