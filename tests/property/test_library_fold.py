@@ -173,9 +173,11 @@ def carried(life, pick):
 
 def checked(life, pick):
     """A proven candidate is checked on some tasks of its neighbours, and may be rejected."""
-    if not life.proven:
+    betting = {entry[0] for entry in life.registered}
+    ready = [entry for entry in life.proven if entry[0] not in betting]
+    if not ready:
         return
-    candidate, skill, version = life.proven[pick % len(life.proven)]
+    candidate, skill, version = ready[pick % len(ready)]
     harmful, used, order = pick % 3 == 0, pick // 5 % 4, ["n1", "n2", "n3"]
     data = {"candidate": candidate, "skill": skill, "version": version}
     data["lineage"] = f"{skill}/neighbours"

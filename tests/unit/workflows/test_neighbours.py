@@ -8,9 +8,9 @@ from support.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, s
 from skillforge.analytics import decisions_frame
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import Decision, GateRules
+from skillforge.workflows.cohorts import OPEN, read_cohorts
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps
-from skillforge.workflows.nightly import open_cohort
 from skillforge.workflows.replay import replay
 from skillforge.workflows.retrieve import build_retriever
 
@@ -81,7 +81,7 @@ def test_what_is_rejected_counts_against_its_cohort_and_is_not_proposed_again(wo
     report = asyncio.run(evolver(world, worker).evolve("oak"))
     (found,) = report.neighbours
 
-    members = {m.candidate: m.decision for m in open_cohort(world.ledger)[0]}
+    members = {m.candidate: m.decision for m in read_cohorts(world.ledger).members(OPEN)}
     assert members[found["candidate"]] is Decision.INSUFFICIENT_EVIDENCE
     shown = {r["candidate"]: r["decision"] for r in decisions_frame(world.ledger).to_dicts()}
     assert shown[found["candidate"]] == "rejected_harm"

@@ -118,7 +118,7 @@ def screened_out(data):
         ("audit.measured", set_to("arms", 0, "interval", value=[0, 0]), None, "interval = [0, 0]"),
         ("candidate.screened", set_to("rollback_reward", value=0.95), None, "reward = 0.95"),
         ("candidate.closed", set_to("decision", value="no_change"), screened_out, "no_change"),
-        ("cohort.closed", set_to("members", 0, "e_value", value=1e9), None, "= 1000000000.0"),
+        ("cohort.closed", set_to("members", 0, "e_value", value=1e9), None, "1000000000.0"),
         (
             "skill.retired",
             set_to("evidence", "confirm", "e_value", value=500.0),
