@@ -112,6 +112,11 @@ class Engine:
         if run.resumed:
             self.progress.announce(f"going on with {run.id}, which was interrupted")
             self._carry(run)
+        for name, keys in run.otherwise.items():
+            self.progress.announce(
+                f"{name} stays open, for it was begun with another {', '.join(keys)}: this is a "
+                "run of its own"
+            )
         self.run = run
         return run
 
