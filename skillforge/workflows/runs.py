@@ -23,14 +23,14 @@ from skillforge.core.library import LibraryState
 from skillforge.ports import Ledger
 
 GOES_ON = (
-    "what was measured is kept and the run stays open: raise that cap and run the same command "
-    "again to go on with it"
+    "what was measured is kept and the run stays open: run the same command again with a larger "
+    "cap to go on with it (minutes count anew)"
 )
 """What whoever measures is told when the budget is spent."""
 STARTS_ANEW = (
     "what was decided stands and the run has ended: run the same command again to start another "
-    "one with a budget of its own; it reuses the rollouts of diagnosis and of screening, and "
-    "candidates without a verdict whose E is above 1 go on in it"
+    "one with a budget of its own; where the skill is the same, it reuses the rollouts of diagnosis "
+    "and of screening, and candidates without a verdict whose E is above 1 go on in it"
 )
 """What whoever has something decided is told."""
 

@@ -167,7 +167,7 @@ def test_an_eval_that_the_budget_stops_is_gone_on_with(server, processes, tmp_pa
         assert "budget of 3 rollouts is spent (--max-rollouts); what was measured is kept" in (
             refused.stderr
         )
-        assert "raise that cap and run the same command again to go on" in refused.stderr
+        assert "run the same command again with a larger cap to go on" in refused.stderr
     assert (done.json["spend"]["rollouts"], done.json["spend"]["cached"]) == (8, 3)
     assert event_counts(root)["run.started"] == event_counts(root)["run.finished"] == 1
 
