@@ -29,8 +29,8 @@ GOES_ON = (
 """What whoever measures is told when the budget is spent."""
 STARTS_ANEW = (
     "what was decided stands and the run has ended: run the same command again to start another "
-    "one with a budget of its own; where the skill is the same, it reuses the rollouts of diagnosis "
-    "and of screening, and candidates without a verdict whose E is above 1 go on in it"
+    "one with a budget of its own; where the skill is the same, it reuses the rollouts of "
+    "diagnosis and of screening, and candidates without a verdict whose E is above 1 go on in it"
 )
 """What whoever has something decided is told."""
 
