@@ -80,7 +80,11 @@ class Worker(Protocol):
         """
 
     async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
-        """Try the task once. A failure is part of the attempt, never an exception."""
+        """Try the task once. A failure is part of the attempt, never an exception.
+
+        Its cost is what is booked, also 0; where nobody tells, it is at most the bound, and
+        ``cost_told`` is false.
+        """
 
 
 class Verifier(Protocol):

@@ -110,8 +110,13 @@ class Engine:
         }
         run = open_run(self.session.ledger, self.session.curator.state, command, full)
         if run.resumed:
-            self.progress.announce(f"going on with {run.id}, which was interrupted")
+            self.progress.announce(f"going on with {run.id}, which is open")
             self._carry(run)
+        for name, keys in run.otherwise.items():
+            self.progress.announce(
+                f"{name} stays open, for it was begun with another {', '.join(keys)}: this is a "
+                "run of its own"
+            )
         self.run = run
         return run
 
@@ -124,7 +129,7 @@ class Engine:
         """End the executor; write down what a run has spent and no record of it shows yet."""
         self.close_executor()
         bill = self.meter.unrecorded()
-        if self.run is not None and any(b["usd"] or b["tokens"] for b in bill.values()):
+        if self.run is not None and bill:
             event = NewEvent(kind="spend.booked", data={"bill": bill}, run=self.run.id)
             self.session.ledger.append([event])
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from skillforge.cli.engine import Engine
 from skillforge.core.arms import Arms
@@ -19,10 +19,26 @@ from skillforge.workflows.evaluate import Evaluation, evaluate
 from skillforge.workflows.nightly import Nightly, NightlySettings, NightReport
 from skillforge.workflows.runs import GOES_ON, STARTS_ANEW
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Spent = Mapping[str, Any]
 """What a run spent, under the names that the commands print."""
 
 
+def _stays_open(job: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Say how to go on with a run that the budget stops; see `skillforge.workflows.runs`."""
+
+    @wraps(job)
+    async def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await job(*args, **kwargs)
+        except BudgetSpent as spent:
+            raise BudgetSpent(f"{spent}; {GOES_ON}") from spent
+
+    return told
+
+
+@_stays_open
 async def evaluate_skill(
     engine: Engine, skill: str, *, arms: Arms, tasks: int, replicates: int
 ) -> tuple[Evaluation, Spent]:
@@ -38,29 +54,19 @@ async def evaluate_skill(
     _warn_of_replicates(engine, replicates)
     request = {"skill": skill, "arms": list(arms), "tasks": tasks, "replicates": replicates}
     run = engine.open("eval", request)
-    with _staying_open():
-        measured = await evaluate(
-            engine.bench(run),
-            engine.session.curator,
-            engine.suite,
-            skill,
-            engine.rules,
-            tasks=tasks,
-            arms=arms,
-            retriever=engine.context_retriever(),
-            k=engine.evolve_settings.k,
-            replicates=replicates,
-        )
+    measured = await evaluate(
+        engine.bench(run),
+        engine.session.curator,
+        engine.suite,
+        skill,
+        engine.rules,
+        tasks=tasks,
+        arms=arms,
+        retriever=engine.context_retriever(),
+        k=engine.evolve_settings.k,
+        replicates=replicates,
+    )
     return measured, engine.close(run)
-
-
-@contextmanager
-def _staying_open() -> Iterator[None]:
-    """Say how to go on with a run that the budget stops; see `skillforge.workflows.runs`."""
-    try:
-        yield
-    except BudgetSpent as spent:
-        raise BudgetSpent(f"{spent}; {GOES_ON}") from spent
 
 
 def _warn_of_replicates(engine: Engine, replicates: int) -> None:
@@ -73,6 +79,7 @@ def _warn_of_replicates(engine: Engine, replicates: int) -> None:
         )
 
 
+@_stays_open
 async def calibrate_worker(engine: Engine, *, tasks: int) -> tuple[Calibration, Spent]:
     """Run a worker against itself on a suite, as one run.
 
@@ -83,8 +90,7 @@ async def calibrate_worker(engine: Engine, *, tasks: int) -> tuple[Calibration, 
     """
     run = engine.open("calibrate", {"tasks": tasks})
     skills = engine.session.curator.served()
-    with _staying_open():
-        found = await calibrate(engine.bench(run), engine.suite, skills, engine.rules, tasks=tasks)
+    found = await calibrate(engine.bench(run), engine.suite, skills, engine.rules, tasks=tasks)
     return found, engine.close(run)
 
 
@@ -125,6 +131,7 @@ def audit_anchors(engine: Engine, skill: str, tasks: int) -> list[Task]:
     return spread(available, tasks, engine.paying.seed, salt_of(skill), 1)
 
 
+@_stays_open
 async def audit_skill_units(engine: Engine, skill: str, *, tasks: int) -> tuple[UnitAudit, Spent]:
     """Measure every unit of a skill by leaving it out, as one run.
 
@@ -140,8 +147,7 @@ async def audit_skill_units(engine: Engine, skill: str, *, tasks: int) -> tuple[
     context = freeze_context(engine.context_retriever(), skill, anchors, engine.evolve_settings.k)
     package = engine.session.curator.package(skill)
     units = audited_units(package, parts=True)
-    with _staying_open():
-        found = await audit_units(engine.bench(run), package, units, anchors, context)
+    found = await audit_units(engine.bench(run), package, units, anchors, context)
     return found, engine.close(run)
 
 

@@ -28,7 +28,7 @@ class Progress:
 
     What is to come is known for the rollouts that have been asked for; more may be asked for later,
     or fewer be needed. Rate and time left count from when the first of them begins: what comes
-    before (libraries, the embedder, a model that is loaded) says nothing about the others.
+    before (libraries, the embedder) says nothing about the others.
     """
 
     terminal: bool = field(default_factory=lambda: sys.stderr.isatty())

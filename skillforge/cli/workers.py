@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from skillforge.adapters.functions import Function, load_function
 from skillforge.core.digest import json_digest
-from skillforge.core.task import Code, Suite
+from skillforge.core.task import Suite
 from skillforge.errors import ConfigError
 from skillforge.ports import ChatModel, Programs, Worker
 from skillforge.workflows.meter import Meter, MeteredWorker
-
-NO_CODE = Code(parts=(), folder="", files={}, digest="")
-"""Of an agent without functions of its own."""
 
 
 def make_worker(suite: Suite, model: ChatModel, meter: Meter | None, programs: Programs) -> Worker:
@@ -37,11 +34,11 @@ def make_worker(suite: Suite, model: ChatModel, meter: Meter | None, programs: P
         return _agent(suite, model)
     if spec.kind == "command":
         return _metered(make_command_worker(suite, programs), meter)
-    if spec.function is None or suite.code is None:
+    if spec.function is None:
         raise ConfigError(
             f"suite {suite.name}: [worker] kind = 'python' needs function = 'module:function'"
         )
-    function = load_function(spec.function, suite.code, "function")
+    function = _load(suite, spec.function, "function")
     return _metered(PythonWorker(function=function, spec=spec), meter)
 
 
@@ -49,17 +46,22 @@ def _metered(worker: Worker, meter: Meter | None) -> Worker:
     return worker if meter is None else MeteredWorker(worker=worker, meter=meter)
 
 
+def _load(suite: Suite, reference: str, setting: str) -> Function:
+    assert suite.code is not None  # a suite that names a function was read with its code
+    return load_function(reference, suite.code, setting)
+
+
 def _agent(suite: Suite, model: ChatModel) -> Worker:
     from skillforge.adapters.agent_worker import AgentWorker
 
-    spec, code = suite.worker, suite.code or NO_CODE
+    spec = suite.worker
     tools: dict[str, Function] = {}
     for reference in spec.tools:
-        tool = load_function(reference, code, "tools")
+        tool = _load(suite, reference, "tools")
         if tool.name in tools:
             raise ConfigError(f"[worker] tools: two are called {tool.name!r}; rename one of them")
         tools[tool.name] = tool
-    state = load_function(spec.state, code, "state") if spec.state else None
+    state = _load(suite, spec.state, "state") if spec.state else None
     sources = [f.source for f in (*tools.values(), *([state] if state else []))]
     return AgentWorker(
         model=model, spec=spec, tools=tools, make_state=state, source=json_digest(sources)

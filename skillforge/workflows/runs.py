@@ -13,8 +13,8 @@ An interrupt, a crash or a model that cannot be reached leaves either kind open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from skillforge.core.digest import json_digest
@@ -23,14 +23,14 @@ from skillforge.core.library import LibraryState
 from skillforge.ports import Ledger
 
 GOES_ON = (
-    "what was measured is kept and the run stays open: the same command with a larger cap goes on "
-    "with it"
+    "what was measured is kept and the run stays open: run the same command again with a larger "
+    "cap to go on with it (minutes count anew)"
 )
 """What whoever measures is told when the budget is spent."""
 STARTS_ANEW = (
-    "what was decided stands and the run has ended: the same command starts another one with a "
-    "budget of its own, which reuses the rollouts of diagnosis and of screening, and in which "
-    "candidates without a verdict whose E is above 1 go on with it"
+    "what was decided stands and the run has ended: run the same command again to start another "
+    "one with a budget of its own; where the skill is the same, it reuses the rollouts of "
+    "diagnosis and of screening, and candidates without a verdict whose E is above 1 go on in it"
 )
 """What whoever has something decided is told."""
 
@@ -42,6 +42,8 @@ class Run:
     id: str
     resumed: bool
     """Whether an interrupted run of the same request goes on."""
+    otherwise: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
+    """Open runs of the command on the same skills, with what was different about their request."""
 
 
 def open_run(ledger: Ledger, state: LibraryState, command: str, request: Mapping[str, Any]) -> Run:
@@ -51,15 +53,15 @@ def open_run(ledger: Ledger, state: LibraryState, command: str, request: Mapping
         ledger: Where the start is written.
         state: The library before the run.
         command: Name of the command.
-        request: What makes two requests the same: suite digest, skill, seed, rules, worker.
-            Caps are not part of it, so that a run can be continued under a larger budget.
+        request: What makes two requests the same: suite digest, skill, seed, rules, worker and
+            settings. Caps are not part of it, so that a run can be continued under a larger budget.
     """
     fingerprint = json_digest([command, request])
     for run_id, known in state.open_runs.items():
         if known == fingerprint:
             return Run(id=run_id, resumed=True)
-    started = sum(1 for _ in ledger.events(kinds=("run.started",)))
-    run_id = f"{command}-{started + 1}-{fingerprint[:8]}"
+    started = list(ledger.events(kinds=("run.started",)))
+    run_id = f"{command}-{len(started) + 1}-{fingerprint[:8]}"
     data = {
         "command": command,
         "fingerprint": fingerprint,
@@ -67,7 +69,17 @@ def open_run(ledger: Ledger, state: LibraryState, command: str, request: Mapping
         "library_digest": state.library_digest,
     }
     ledger.append([NewEvent(kind="run.started", data=data, run=run_id)])
-    return Run(id=run_id, resumed=False)
+    beside = {
+        event.run: _differing(event.data["request"], request)
+        for event in started
+        if event.run in state.open_runs and event.data["command"] == command
+    }
+    otherwise = {run: keys for run, keys in beside.items() if not {"skill", "skills"} & {*keys}}
+    return Run(id=run_id, resumed=False, otherwise=otherwise)
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 
 def close_run(ledger: Ledger, run: Run, *, stopped_by: str, spend: Mapping[str, Any]) -> None:

@@ -167,7 +167,7 @@ def test_an_eval_that_the_budget_stops_is_gone_on_with(server, processes, tmp_pa
         assert "budget of 3 rollouts is spent (--max-rollouts); what was measured is kept" in (
             refused.stderr
         )
-        assert "the same command with a larger cap goes on with it" in refused.stderr
+        assert "run the same command again with a larger cap to go on" in refused.stderr
     assert (done.json["spend"]["rollouts"], done.json["spend"]["cached"]) == (8, 3)
     assert event_counts(root)["run.started"] == event_counts(root)["run.finished"] == 1
 
@@ -182,7 +182,7 @@ def test_other_measurements_are_gone_on_with_too(server, processes, tmp_path, co
     keys = [e["key"] for e in events(root, "rollout.finished")]
 
     assert (stopped.code, done.code) == (5, 0)
-    assert "goes on with it" in stopped.stderr
+    assert "to go on with it" in stopped.stderr
     assert len(keys) == len(set(keys)) == done.json["spend"]["rollouts"]
     assert event_counts(root)["run.started"] == 1
 
@@ -200,7 +200,7 @@ def test_an_evolve_that_the_budget_stops_ends_and_the_next_has_a_budget_of_its_o
 
     said = stopped.json["stopped_by"]
     assert said.startswith("the budget of 70 rollouts is spent (--max-rollouts); ")
-    assert "starts another one with a budget of its own" in said
+    assert "run the same command again to start another one with a budget of its own" in said
     assert stopped.json["adopted"] is None
     assert before["run.finished"] == 1
     assert event_counts(root)["run.started"] == 2
@@ -211,36 +211,32 @@ def test_an_evolve_that_the_budget_stops_ends_and_the_next_has_a_budget_of_its_o
 
 CHANGES = {
     "evolve": ("anchors = 6", "anchors = 5"),
-    "k": ("[gate]", "[retrieval]\nk = 2\n[gate]"),
+    "library_audits": ("library_audits = 1", "library_audits = 0"),
     "proposer": ("[gate]", 'proposer = "openai/spare"\n[gate]'),
 }
 
 
-@pytest.mark.parametrize(("old", "new"), CHANGES.values(), ids=CHANGES)
-def test_a_changed_setting_starts_another_run(server, processes, tmp_path, old, new):
-    """An interrupted run goes on as it was begun, or not at all; unchanged, it goes on."""
+@pytest.mark.parametrize("changed", CHANGES)
+def test_a_changed_setting_starts_another_run(server, processes, tmp_path, changed):
+    """An interrupted run goes on as it was begun, or not at all; what has changed is named."""
+    old, new = CHANGES[changed]
+    nightly = changed == "library_audits"
     price = f'"{SPARE}" = {{ input_per_million = 0, output_per_million = 0 }}\n'
     root = write_project(tmp_path / "project", server.url, extra=price)
-    command = ("evolve", "mumble", "--suite", "small", "--json")
-    interrupt(processes, root, command)
-    interrupt(processes, root, command)
-    assert event_counts(root)["run.started"] == 1
-
-    settings = root / "skillforge.toml"
-    settings.write_text(settings.read_text().replace(old, new, 1))
-    done = processes.run(*command, cwd=root)
-    assert done.code in (0, 3, 4), done.stderr
-    assert event_counts(root)["run.started"] == 2
-    assert "going on with" not in done.stderr
-
-
-def interrupt(processes, root, command):
-    """Kill a command once it has finished some rollouts more."""
-    before = event_counts(root)["rollout.finished"]
+    command = ("nightly",) if nightly else ("evolve", "mumble")
+    command = (*command, "--suite", "small", "--json")
     killed = processes.start(*command, cwd=root).kill_when(
-        lambda: event_counts(root)["rollout.finished"] > before
+        lambda: event_counts(root)["rollout.finished"] > 0
     )
     assert killed.code < 0
+    settings = root / "skillforge.toml"
+    settings.write_text(settings.read_text().replace(old, new, 1))
+    again = processes.start(*command, cwd=root)
+    ended = again.kill_when(lambda: "this is a run of its own" in again.stderr)
+
+    assert f"stays open, for it was begun with another {changed}: this is a" in ended.stderr
+    assert "going on with" not in ended.stderr
+    assert event_counts(root)["run.started"] == 2
 
 
 @pytest.mark.parametrize(
