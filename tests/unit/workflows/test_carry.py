@@ -492,7 +492,7 @@ def test_what_replay_recomputes_is_the_joined_evidence(undecided):
 
 @pytest.mark.parametrize("change", [{"e_value": 40.0}, {"candidate": "another"}, None])
 def test_replay_counts_the_members_of_a_cohort_itself(undecided, change):
-    """Closed on other members or E-values than the decisions give, it is a problem that is named."""
+    """Closed on other members or E-values than the decisions give, it is named as a problem."""
     world, before = undecided
     (closed,) = world.ledger.events(kinds=("cohort.closed",))
     members = [] if change is None else [closed.data["members"][0] | change]
