@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from skillforge.core.digest import json_digest
-from skillforge.core.gate import GateRules, Registration, basis_of
+from skillforge.core.gate import FEWEST_FAMILIES, Decision, GateRules, Registration, basis_of
 from skillforge.core.multiplicity import betting_limit
 from skillforge.core.package import Package
 from skillforge.core.records import ROLLOUTS, read_rollout
-from skillforge.core.rules import Decision
 from skillforge.core.task import Task
 from skillforge.workflows import contrast
 from skillforge.workflows.candidates import Candidate, Standing
@@ -103,7 +102,8 @@ class Admission:
         going, fresh = self._with_fresh_tasks(base, missing)
         if going:
             seed, salt = self.bench.seed, salt_of(self.skill)
-            order, blocks = betting_order(fresh, self.rules, seed, salt, 2)
+            fewest = FEWEST_FAMILIES if any(c.standing is None for c in going) else 1
+            order, blocks = betting_order(fresh, self.rules, seed, salt, 2, fewest=fewest)
             cohorts = read_cohorts(self.bench.ledger)
             for candidate in going:
                 cohorts.homes.setdefault(candidate.id, OPEN)

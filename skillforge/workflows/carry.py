@@ -3,7 +3,7 @@
 A candidate without a verdict goes on betting if it is on probation or its E is above 1: below, E
 would gain by beginning anew, which is what a new proposal of the same edit does. It goes on against
 the base it was measured against and no other; while another version is served it waits, its E
-frozen. An edit whose base was replaced by hand is proposed once more for what is served now.
+frozen. If that is the user's own work and no accepted edit, the edit is proposed once more for it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from skillforge.workflows.curate import Curator
 from skillforge.workflows.journal import Journal
 from skillforge.workflows.propose import Proposal
 
+_UNDECIDED = (Decision.PROBATION, Decision.INSUFFICIENT_EVIDENCE)
+
 
 def undecided(curator: Curator, suite: str, skill: str, base: str) -> list[Candidate]:
     """Return the candidates that may go on against a base version, most evidence first."""
@@ -34,7 +36,7 @@ def undecided(curator: Curator, suite: str, skill: str, base: str) -> list[Candi
 
 
 def rebased(curator: Curator, suite: str, base: Package) -> list[Proposal]:
-    """Return the edits of undecided candidates whose base was replaced by hand, for the new one.
+    """Return the edits of undecided candidates of other versions, where the user wrote this one.
 
     After an accepted edit they wait: it may have made them pointless, and it may be taken back.
     """
@@ -132,11 +134,10 @@ def _waiting(curator: Curator, suite: str, skill: str) -> Iterator[tuple[str, St
     """Yield the candidates without a verdict whose versions were never served or taken back."""
     state = curator.state
     for name, decision in state.decisions.items():
-        version = state.versions.get((skill, decision.get("version", "")))
-        open_ = decision["decision"] in (Decision.PROBATION, Decision.INSUFFICIENT_EVIDENCE)
-        if decision["skill"] != skill or not open_ or name in state.reserved:
+        if decision["skill"] != skill or decision["decision"] not in _UNDECIDED:
             continue
-        if version is None or version.status is not Status.CANDIDATE:
+        version = state.versions.get((skill, decision.get("version", "")))
+        if version is None or version.status is not Status.CANDIDATE or name in state.reserved:
             continue
         standing = standing_of(curator.ledger, name)
         if standing is not None and _of_suite(standing, suite) and _goes_on(standing):

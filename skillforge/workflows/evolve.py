@@ -152,13 +152,13 @@ class Evolver:
         """Bring carried and new candidates to the gate, and serve the best that is proven."""
         base, carried = self._start(report.skill)
         report.base = base.version
-        report.candidates += carried
         try:
             brief = await self._diagnose(base, tasks, gate.context)
             report.audit = brief.audit
             new = await self._candidates(brief, tasks, carried)
             report.candidates += new
             await self._screen(base, new, tasks[Split.SCREEN], gate.context)
+            report.candidates += carried
             await gate.decide(base, [*carried, *(c for c in new if c.open)])
         except BudgetSpent as spent:
             report.stopped_by = str(spent)

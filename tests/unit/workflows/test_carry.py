@@ -18,6 +18,7 @@ from skillforge.workflows import carry
 from skillforge.workflows.admission import Admission
 from skillforge.workflows.contrast import Context
 from skillforge.workflows.evolve import Evolver, EvolveSettings
+from skillforge.workflows.meter import Caps
 from skillforge.workflows.nightly import Nightly, NightlySettings
 from skillforge.workflows.replay import replay
 from skillforge.workflows.retrieve import build_retriever
@@ -206,6 +207,21 @@ def test_evidence_begins_anew_where_the_conditions_changed(undecided, change, sa
     assert not set(first.order) & set(second.order)
     assert set(first.order) <= world.curator.state.spent_by(first.lineage)
     assert replay(world.ledger).problems == ()
+
+
+def test_a_budget_that_ends_before_the_gate_leaves_it_as_it_was(undecided):
+    """Nothing was decided, nothing is reported as if it were, and the next night goes on."""
+    world, before = undecided
+    digest = world.curator.state.digest
+    poor = night(world, sure(), run="night-2")
+    poor.evolver.bench = world.bench(sure(), run="night-2", seed=2, caps=Caps(rollouts=0))
+    report = asyncio.run(poor.evolver.evolve("ask"))
+
+    assert "0 rollouts" in report.stopped_by
+    assert report.candidates == []
+    assert world.curator.state.digest == digest
+    run_night(world, run="night-3")
+    assert registrations(world, "night-3")[before.id].carried == (("night-1", 4),)
 
 
 def test_more_tasks_a_night_are_no_change_of_the_rules(undecided):
