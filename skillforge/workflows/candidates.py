@@ -210,7 +210,9 @@ class SkillReport:
         proven = [
             c
             for c in self.candidates
-            if c.decision is Decision.PROBATION and c.result is not None and c.package is not None
+            if c.decision is Decision.PROBATION
+            and c.package is not None
+            and c.package.version != self.base
         ]
         return sorted(proven, key=_lift, reverse=True)
 
