@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-VALIDITY := type_one stream cost attacks composition replicates
+VALIDITY := type_one stream cost attacks composition shadowing replicates
 
 .PHONY: help setup demo test lint bench notebooks clean
 .DEFAULT_GOAL := help

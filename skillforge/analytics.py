@@ -190,7 +190,7 @@ def _decided(event: Event) -> _Step:
 
 
 def _beside(event: Event) -> _Step:
-    if event.data["decision"] == "rejected_harm":
+    if event.data["decision"] != "probation":
         yield from _closed(event)
 
 

@@ -73,7 +73,7 @@ def closing(outcomes: Outcomes, cohort: int) -> GateResult:
 def promoted(results: Sequence[GateResult]) -> bool:
     """Whether closing a cohort of these candidates promotes any."""
     members = [
-        CohortMember(candidate=str(i), decision=r.decision, e_value=r.evidence.e_value)
+        CohortMember(candidate=str(i), decision=r.decision, e_value=r.evidence.e_charged)
         for i, r in enumerate(results)
     ]
     return bool(promote(members, RULES.fdr))

@@ -126,8 +126,9 @@ def make_model(
 def make_embedder(model: str) -> Embedder:
     """Return the embedder of that name; its weights are loaded once per process."""
     from skillforge.adapters.embedder import SentenceEmbedder
+    from skillforge.workflows.retrieve import KeptEmbedder
 
-    return SentenceEmbedder(model)
+    return KeptEmbedder(SentenceEmbedder(model))
 
 
 @contextmanager

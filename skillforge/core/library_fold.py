@@ -216,8 +216,9 @@ def _decided(work: _Work, event: Event) -> None:
 def _neighbours_decided(work: _Work, event: Event) -> None:
     data = event.data
     work.spend(data)
-    if data["decision"] == "rejected_harm":
+    if data["decision"] != "probation":
         work.decisions[data["candidate"]] = data
+    if data["decision"] == "rejected_harm":
         work.set_outcome(data["skill"], data["version"], Status.REJECTED)
 
 

@@ -18,11 +18,13 @@ from skillforge.core.course import run_course
 from skillforge.core.events import Event, NewEvent
 from skillforge.core.gate import Basis, Decision, Registration
 from skillforge.core.package import Package
+from skillforge.core.paired_tests import mcnemar_exact
 from skillforge.core.records import registered_outcomes
 from skillforge.core.rollout import Pair, Void
 from skillforge.core.rules import GateRules
 from skillforge.core.shadowing import Standing, stand
 from skillforge.core.task import Split, Suite, Task
+from skillforge.core.validity import DIFFERS
 from skillforge.errors import BudgetSpent
 from skillforge.ports import Ledger
 from skillforge.workflows import contrast
@@ -51,7 +53,7 @@ class NeighbourCheck:
     """Most tasks of each."""
 
     async def check(self, base: Package, report: SkillReport) -> None:
-        """Reject proven candidates that harm their neighbours, until one does not.
+        """Reject proven candidates that harm their neighbours, until one is not shown to.
 
         Where the budget ends a check, the candidate is not rejected and the report says so.
 
@@ -63,9 +65,9 @@ class NeighbourCheck:
             report.neighbours.append(found)
             report.stopped_by = report.stopped_by or found["stopped_by"]
             candidate.reasons = (*candidate.reasons, *found["reasons"])
-            if not found["harmful"]:
+            candidate.decision = Decision(found["decision"])
+            if candidate.decision is Decision.PROBATION:
                 return
-            candidate.decision = Decision.REJECTED_HARM
 
     async def _examine(self, base: Package, candidate: Candidate) -> Report:
         """Bet until there is a verdict, and write it down; one that is written stands."""
@@ -243,9 +245,8 @@ class Verdict:
 
     def to_json(self) -> Report:
         """Return what the ledger keeps of it."""
-        decision = Decision.REJECTED_HARM if self.standing.harmful else Decision.PROBATION
         return {
-            "decision": decision.value,
+            "decision": self.found["decision"],
             "reasons": self.found["reasons"],
             "unused": list(self.unused),
             "found": self.found,
@@ -283,7 +284,7 @@ def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) 
         unused=tuple(unused),
         found={
             "candidate": registered.data["candidate"],
-            "harmful": standing.harmful,
+            "decision": _decision(standing, near).value,
             "stopped_by": None if standing.final else stopped,
             "e_value": standing.average,
             "neighbours": near,
@@ -299,13 +300,26 @@ def _contrasts(registered: Event) -> list[Registration]:
 def _row(outcomes: Sequence[Pair | Void], e_value: float, futile: bool) -> Report:
     """Return the numbers of one neighbour; its lift is that of the edit, not of taking it back."""
     lifts = [-o.difference for o in outcomes if isinstance(o, Pair)]
+    failed = [o.arm for o in outcomes if isinstance(o, Void)]
     return {
         "tasks": len(outcomes),
-        "dropped": len(outcomes) - len(lifts),
+        "dropped": {"with": failed.count("base"), "without": failed.count("augmented")},
         "lift": sum(lifts) / len(lifts) if lifts else None,
         "e_harm": e_value,
         "futile": futile,
     }
+
+
+def _decision(standing: Standing, near: Sequence[Report]) -> Decision:
+    if standing.harmful:
+        return Decision.REJECTED_HARM
+    return Decision.INSUFFICIENT_EVIDENCE if _hides(near) else Decision.PROBATION
+
+
+def _hides(near: Sequence[Report]) -> bool:
+    """Whether infrastructure fails more often with the edit, so that harm may not be seen."""
+    with_, without = (sum(row["dropped"][arm] for row in near) for arm in ("with", "without"))
+    return with_ > without and mcnemar_exact(with_, without, "two-sided") <= DIFFERS
 
 
 def _because(standing: Standing, near: Sequence[Report], stopped: str | None) -> str:
@@ -319,6 +333,8 @@ def _because(standing: Standing, near: Sequence[Report], stopped: str | None) ->
     average = f"average harm evidence of its neighbours {standing.average:.3g}"
     if standing.harmful:
         return f"{average} on their own tasks: {said}"
+    if _hides(near):
+        return f"verdict withheld: infrastructure fails its neighbours' tasks more often; {average}"
     if not standing.final:
         return f"not adopted yet: the check of its neighbours was cut off ({stopped}); {average}"
     if not near:

@@ -27,6 +27,35 @@ def index_text(package: Package) -> str:
     return f"{package.name}. {package.description}\n{package.body[:BODY_CHARACTERS]}"
 
 
+@dataclass(frozen=True, slots=True)
+class KeptEmbedder:
+    """An embedder that keeps the rows of the texts it saw last.
+
+    The same tasks are looked up in one library after another, with an edit and without.
+    """
+
+    embedder: Embedder
+    most: int = 20_000
+    """Texts kept; 30 MB at 384 dimensions."""
+    _rows: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the embedder underneath."""
+        return self.embedder.fingerprint
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one row per text in their order; only texts that are not kept are computed."""
+        new = list(dict.fromkeys(text for text in texts if text not in self._rows))
+        if new or not texts:
+            rows = self.embedder.encode(new)
+            self._rows.update(zip(new, rows, strict=True))
+        found = np.stack([self._rows[text] for text in texts]) if texts else rows
+        for text in list(self._rows)[: max(0, len(self._rows) - self.most)]:
+            del self._rows[text]
+        return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """One skill found."""

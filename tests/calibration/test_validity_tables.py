@@ -150,7 +150,8 @@ def test_harmful_interactions_are_named():
 
     assert all(row["holds"] for row in ours.values())
     assert ours["one pair"]["caught"] >= 0.8
-    assert ours["one pair"]["exact"] >= 0.6
+    assert ours["one pair"]["exact"] >= 0.8
+    assert ours["two pairs"]["exact"] >= 0.8
     assert ours["nothing planted"]["exact"] == 0
 
 

@@ -8,6 +8,7 @@ from support.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, s
 from skillforge.analytics import decisions_frame
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import Decision, GateRules
+from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.workflows.cohorts import OPEN, read_cohorts
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps
@@ -43,6 +44,18 @@ def evolver(world, worker, *, tasks=("oak", "pine"), run="run-1", caps=None, **s
     )
 
 
+class CrashingWorker(PlantedWorker):
+    """Takes every task of pine that oak was shown for, and fails for want of a machine."""
+
+    async def attempt(self, task, skills, *, seed):
+        """Solve the task or not, or crash."""
+        tried = await super().attempt(task, skills, seed=seed)
+        if task.skill == "pine" and skills[0].name == "oak" and tried.output == "wrong":
+            gone = Failure(kind=FailureKind.INFRA, message="out of memory", where="worker")
+            return Attempt(output="", failure=gone)
+        return tried
+
+
 @pytest.fixture
 def worker():
     """Return a worker for which examples help a good deal; pine's own skill helps more."""
@@ -62,7 +75,7 @@ def test_an_edit_that_takes_a_neighbours_tasks_is_not_adopted(world, worker):
 
     (found,) = report.to_json()["neighbours"]
     (beside,) = found["neighbours"]
-    assert found["harmful"]
+    assert found["decision"] == "rejected_harm"
     assert found["e_value"] == beside["e_harm"] >= 5
     assert beside["skill"] == "pine"
     assert beside["lift"] < -0.2
@@ -97,7 +110,7 @@ def test_an_edit_that_harms_no_neighbour_is_adopted(tmp_path, worker):
 
     (found,) = report.neighbours
     assert found["stopped_by"] is None
-    assert not found["harmful"]
+    assert found["decision"] == "probation"
     assert 0 < found["neighbours"][0]["tasks"] <= 60
     assert report.adopted is not None
 
@@ -118,6 +131,21 @@ def test_where_nothing_changes_for_others_nothing_is_paid(tmp_path, worker, task
         event.data["subject"].startswith("with")
         for event in world.ledger.events(kinds=("rollout.finished",))
     )
+
+
+def test_an_edit_that_crashes_its_neighbours_tasks_is_not_served(tmp_path):
+    """Harm that infrastructure failures may hide is not taken for none."""
+    world = make_world(tmp_path, [OAK, pine("+0.8")])
+    crashing = CrashingWorker(base=0.2, examples=0.4)
+    report = asyncio.run(evolver(world, crashing).evolve("oak"))
+
+    (found,) = report.neighbours
+    (beside,) = found["neighbours"]
+    assert beside["dropped"]["with"] > 5 > beside["dropped"]["without"]
+    assert found["decision"] == "insufficient_evidence"
+    assert "infrastructure" in found["reasons"][0]
+    assert report.adopted is report.staged is None
+    assert replay(world.ledger).problems == ()
 
 
 def test_only_tasks_that_get_something_else_are_run(world, worker):
@@ -198,7 +226,7 @@ def test_a_check_that_was_cut_off_leaves_the_edit_waiting(tmp_path, rollouts):
 
     (found,) = report.neighbours
     assert found["stopped_by"]
-    assert not found["harmful"]
+    assert found["decision"] == "probation"
     assert "cut off" in found["reasons"][0]
     assert report.adopted is None
     assert report.staged is not None
