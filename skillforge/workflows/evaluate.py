@@ -55,6 +55,9 @@ class Effect:
     """By arm, the share of answers that ``max_tokens`` cut off, in [0, 1]; None without answers."""
     voided: tuple[str, ...]
     """Tasks whose pair an infrastructure failure took from the contrast."""
+    cost: Report = field(hash=False)
+    """``cost_usd``, ``tokens`` and ``seconds`` inside the model of its rollouts, also of those that
+    were reused or serve other effects too."""
 
     @property
     def table(self) -> PairedTable:
@@ -96,8 +99,6 @@ class Evaluation:
     """What was asked of the arms; the last one is the whole effect."""
     alpha: float
     """Error rate of calling a lift proven, over all effects together."""
-    cost: Mapping[str, Report] = field(hash=False)
-    """By effect, ``cost_usd``, ``tokens`` and ``seconds`` of its rollouts, reused ones included."""
 
     @property
     def whole(self) -> Effect:
@@ -119,8 +120,7 @@ class Evaluation:
             **about,
             "arms": list(self.arms),
             "contrasts": [
-                {"effect": e.name, **about, **e.to_json(), **self.cost[e.name]}
-                for e in self.effects
+                {"effect": e.name, **about, **e.to_json(), **e.cost} for e in self.effects
             ],
             "multiplicity": {
                 "method": "bonferroni",
@@ -185,7 +185,6 @@ async def evaluate(
             _effect(name, pair, chosen, by_arm, shared, pool) for name, pair in effects.items()
         ),
         alpha=rules.alpha,
-        cost={name: _cost([*by_arm[a], *by_arm[b]]) for name, (a, b) in effects.items()},
     )
 
 
@@ -248,6 +247,7 @@ def _effect(
         regressed=changed(Outcome.REGRESSION),
         truncated={arm: contrast.truncated(by_arm[arm]) for arm in arms},
         voided=tuple(o.task for o in joined if isinstance(o, Void)),
+        cost=_cost([rollout for arm in arms for rollout in by_arm[arm]]),
     )
 
 
