@@ -9,6 +9,7 @@ import scipy.special
 import scipy.stats
 
 from skillforge.core.detectable import sequential_mde
+from skillforge.core.halving import sequential_halving
 from skillforge.core.intervals import bca_interval, betting_interval
 from skillforge.core.multiplicity import bonferroni_threshold, e_bh, spending_alpha
 from skillforge.core.paired_tests import mcnemar_exact, sign_flip_test
@@ -111,6 +112,40 @@ def test_the_sequential_mde_is_what_the_process_finds(n, q):
 
     assert found.crossed == pytest.approx(0.80, abs=0.02)
     assert 1.05 < effect / mde(n, q) < 1.4
+
+
+# Table S.7: P(best of m found) with one candidate at +10 points, others at 0 (15/5 and 10/10).
+@pytest.mark.parametrize(
+    ("m", "budget", "expected"), [(4, 120, 0.64), (8, 240, 0.52), (8, 480, 0.69), (16, 480, 0.44)]
+)
+def test_sequential_halving_table(m, budget, expected):
+    """The best candidate is found as often as published."""
+    runs, rng = 1_000, np.random.default_rng([65, m, budget])
+    found = 0
+    for run in range(runs):
+        gain = np.where(np.arange(m) == run % m, 0.15, 0.10)
+        loss = np.where(np.arange(m) == run % m, 0.05, 0.10)
+
+        def measure(chosen, k, gain=gain, loss=loss):
+            u, i = rng.random((len(chosen), k)), list(chosen)
+            return (u < gain[i, None]).astype(float) - (u >= 1 - loss[i, None])
+
+        found += sequential_halving(m, budget, measure) == run % m
+
+    assert found / runs == pytest.approx(expected, abs=0.05)
+
+
+def test_halving_keeps_to_its_budget_and_to_common_tasks():
+    """Rounds and shares are those of the source: ⌈log2 m⌉ rounds of ⌊B / (|S| L)⌋ pairs each."""
+    calls = []
+
+    def measure(chosen, k):
+        calls.append((chosen, k))
+        return np.repeat(np.array(chosen, dtype=float)[:, None] / 10, k, axis=1)
+
+    assert sequential_halving(6, 90, measure) == 5
+    assert calls == [((0, 1, 2, 3, 4, 5), 5), ((3, 4, 5), 10), ((4, 5), 15)]
+    assert sum(len(chosen) * k for chosen, k in calls) <= 90
 
 
 def test_alpha_spending_spends_alpha_and_no_more():
