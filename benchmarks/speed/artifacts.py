@@ -19,10 +19,7 @@ Rows:
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -32,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import skills_ref
+from report import options, show
 
 from skillforge.adapters.files import discover
 from skillforge.core.lint import lint
@@ -146,25 +144,16 @@ def measure(quick: bool) -> list[dict[str, Any]]:
         return rows + opening(root, 1_000 if quick else 10_000)
 
 
-def main(show: Callable[[str], None] = print) -> None:
-    """Print the table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    rows = measure(arguments.quick)
-    machine = {"cores": str(os.cpu_count()), "python": platform.python_version()}
-    if arguments.json:
-        show(json.dumps({"schema": 1, "machine": machine, "rows": rows}))
-        return
-    show(f"{'ratio':>6} {'skills/s':>9} {'seconds':>8} {'cpu':>6} {'MB':>4}  what (library, clock)")
-    for r in rows:
-        cpu, mb = r.get("cpu_seconds", r["seconds"]), r.get("mb", 0)
-        figures = (
-            f"{r['ratio']:6.2f} {r['skills_per_s']:9.0f} {r['seconds']:8.2f} {cpu:6.2f} {mb:4.0f}"
-        )
-        show(f"{figures}  {r['name']} ({r['library']}, {r['clock']})")
+def line(row: dict[str, Any]) -> str:
+    """Return a row as a line of the table."""
+    cpu, mb = row.get("cpu_seconds", row["seconds"]), row.get("mb", 0)
+    figures = f"{row['ratio']:6.2f} {row['skills_per_s']:9.0f} {row['seconds']:8.2f} {cpu:6.2f}"
+    return f"{figures} {mb:4.0f}  {row['name']} ({row['library']}, {row['clock']})"
 
 
 if __name__ == "__main__":
-    main()
+    told = options(__doc__).parse_args()
+    heading = (
+        f"{'ratio':>6} {'skills/s':>9} {'seconds':>8} {'cpu':>6} {'MB':>4}  what (library, clock)"
+    )
+    show(measure(told.quick), as_json=told.json, heading=heading, line=line)

@@ -1,153 +1,74 @@
-"""What the engine and its ledger cost: rates beside two peers', memory, size, and time to open.
+"""What the engine and its ledger cost: rates beside peers', memory, size, and time to open.
 
-Run: python benchmarks/speed/engine.py [--quick] [--json] [--rollouts N] [--traces FILE]
+Run: python benchmarks/speed/engine.py [--quick] [--json] [--only ROW…] [--rollouts N]
 
-Rows:
-- ``skillforge instant worker``: rollouts per second with a worker that answers at once, so that all
-  of the time is the engine's own: key, cache look-up, budget, verifier, hash chain, payload, fsync.
-- ``dspy.Evaluate``, ``gepa adapter loop``: the same tasks and answers through the peers, which keep
-  results in memory; only where they are installed (``pip install '.[bench]'``).
-- ``skillforge 100 ms model``: a model behind a loopback socket that takes 100 ms, 64 in flight;
+Rows, by the name that ``--only`` takes:
+- ``instant``: rollouts per second with a worker that answers at once, so that all of the time is
+  the engine's own: key, cache look-up, budget, verifier, hash chain, payload, fsync. The best of
+  some runs; ``cpu_us`` are microseconds of processor per rollout, both cores together, and
+  ``delay_ms`` the longest time from an answer to its being durable and counted.
+- ``peers``: the same tasks and answers through ``dspy.Evaluate`` and a gepa adapter loop, which
+  keep results in memory; only where they are installed (``pip install '.[bench]'``).
+- ``ray``: the instant worker in two processes of a Ray cluster on this machine, started and warmed
+  up before; ``overhead_ms`` is what a rollout costs beyond one in this process.
+- ``model``: a model in another process that takes 100 ms, 64 calls in flight, over bare sockets;
   ``ratio`` is the share of the ideal rate, 640 a second.
-- ``skillforge ray executor``: the instant worker in two processes of a Ray cluster on this machine,
-  started and warmed up before; ``overhead_ms`` is what a rollout costs beyond one in this process.
-- ``skillforge ledger of N rollouts``: skills with 1,000 base and 1,000 augmented rollouts each,
-  payloads cut from real agent traces where they are at hand: rate, peak memory above the start,
-  size of the payloads against their text, time to open the project's ledger, and time to read the
-  paired table of one skill.
+- ``litellm``: the same model asked by the chat worker through litellm, beside litellm alone in a
+  loop, which shows how much of the ideal its client leaves; ``ratio`` as above.
+- ``ledger``: skills with 1,000 base and 1,000 augmented rollouts each, payloads cut from real agent
+  traces where they are at hand: rate, peak memory above the start, size of the payloads against
+  their text, time to open the project's ledger, and time to read the paired table of one skill.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import os
-import platform
-import random
 import resource
 import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from skillforge.adapters.executors import AsyncioExecutor
+from parts import (
+    IN_FLIGHT,
+    ROOT,
+    InstantWorker,
+    SocketWorker,
+    TraceWorker,
+    both_arms,
+    make_bench,
+    make_skill,
+    make_tasks,
+    metered,
+    through_litellm,
+)
+from peers import dspy_seconds, gepa_seconds, litellm_seconds
+from report import Row, options, show
+from slow_model import LATENCY, slow_model
+
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
-from skillforge.adapters.suites import load_suite
-from skillforge.core.digest import canonical_json, json_digest
+from skillforge.core.digest import json_digest
 from skillforge.core.gate import Basis, GateRules, Registration
-from skillforge.core.package import Package, PackageFile
-from skillforge.core.rollout import Attempt
-from skillforge.core.task import Split, Task, VerifierSpec
+from skillforge.core.package import Package
+from skillforge.core.rollout import Rollout
+from skillforge.core.task import Task
 from skillforge.errors import ConfigError
 from skillforge.ports import Worker
 from skillforge.workflows.confirm import read_result, register
-from skillforge.workflows.contrast import Context, arm_cells
 from skillforge.workflows.curate import Curator
-from skillforge.workflows.meter import Caps, Meter
+from skillforge.workflows.meter import Meter
+from skillforge.workflows.remote import Driver
 from skillforge.workflows.runs import open_run
-from skillforge.workflows.trial import Bench, Cell
 
-ROOT = Path(__file__).resolve().parents[2]
 TRACES = ROOT.parent / "shared/corpus/traces/tau_bench/gpt-4o-airline.json"
-IN_FLIGHT, LATENCY = 64, 0.1
 TASKS_PER_SKILL = 1000
-
-
-class WallClock:
-    """The system's clock."""
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
-
-
-class InstantWorker:
-    """Answers with the reference at once."""
-
-    fingerprint = "instant"
-
-    def prompt(self, task: Task, skills: Sequence[Package]) -> Any:
-        """Not used here."""
-        raise AssertionError(task.id)
-
-    async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
-        """Return the reference."""
-        return Attempt(output=task.expected or "", transcript=({"content": task.input},))
-
-
-@dataclass
-class TraceWorker(InstantWorker):
-    """Answers right or wrong by its seed, with messages cut from agent traces as transcript."""
-
-    traces: Sequence[Sequence[dict[str, Any]]]
-    raw: int = 0
-    """Bytes of payload so far, as text."""
-
-    async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
-        """Return an answer that no other attempt gives, so that no payload is stored twice."""
-        draw = random.Random(seed)
-        trace = draw.choice(self.traces)
-        at = draw.randrange(max(1, len(trace) - 2))
-        answer = task.expected if draw.random() < 0.4 + 0.2 * bool(skills) else "no"
-        transcript = (*trace[at : at + 2], {"role": "note", "content": f"{task.id} {seed}"})
-        attempt = Attempt(output=answer or "", transcript=transcript, prompt_tokens=400)
-        self.raw += len(canonical_json({"output": attempt.output, "messages": transcript}))
-        return attempt
-
-
-@dataclass
-class SocketWorker(InstantWorker):
-    """Asks a server over kept connections and answers what it says."""
-
-    port: int
-    idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(default_factory=list)
-
-    async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
-        """Send the reference and wait for it to come back."""
-        if self.idle:
-            reader, writer = self.idle.pop()
-        else:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(json.dumps(task.expected).encode() + b"\n")
-        answer = json.loads(await reader.readline())
-        self.idle.append((reader, writer))
-        return Attempt(output=answer, transcript=({"content": task.input},), seconds=LATENCY)
-
-
-class SlowEcho(asyncio.Protocol):
-    """Serves one connection: what is sent comes back after the latency."""
-
-    def connection_made(self, transport: Any) -> None:
-        """Keep the way back."""
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Send it back later."""
-        asyncio.get_running_loop().call_later(LATENCY, self.transport.write, data)
-
-
-def make_bench(ledger: SqliteLedger, worker: Worker, run: str = "bench") -> Bench:
-    """Return a bench under a budget that is never reached."""
-    caps = Caps(usd=1e6, tokens=10**12, rollouts=10**9, minutes=1e6)
-    meter = Meter(caps=caps, clock=WallClock())
-    meter.start()
-    executor = AsyncioExecutor(IN_FLIGHT)
-    return Bench(ledger=ledger, worker=worker, executor=executor, meter=meter, run=run, seed=0)
-
-
-def both_arms(tasks: Sequence[Task], package: Package, purpose: str = "eval") -> list[Cell]:
-    """Return a base and an augmented cell for each task."""
-    context = Context(skill=package.name)
-    cells = arm_cells(tasks, arm="base", package=None, context=context, purpose=purpose)
-    return cells + arm_cells(
-        tasks, arm="augmented", package=package, context=context, purpose=purpose
-    )
+ROWS = ("instant", "peers", "ray", "model", "litellm", "ledger")
 
 
 def seconds_of(work: Coroutine[Any, Any, Any]) -> float:
@@ -157,53 +78,43 @@ def seconds_of(work: Coroutine[Any, Any, Any]) -> float:
     return time.perf_counter() - started
 
 
-def make_skill(number: int) -> Package:
-    """Return a package of one file."""
-    text = f"---\nname: skill-{number}\ndescription: Number {number}.\n---\n\nBe number {number}.\n"
-    return Package(name=f"skill-{number}", files={"SKILL.md": PackageFile(data=text.encode())})
-
-
-def make_tasks(count: int) -> list[Task]:
-    """Return the shipped tasks, over and over under names of their own."""
-    shipped = load_suite(ROOT / "benchmarks/suites/desk").tasks
-    return [
-        Task(
-            id=f"{i // len(shipped)}/{task.id}",
-            family=task.family,
-            input=task.input,
-            expected=task.expected,
-            skill=None,
-            split=Split.CONFIRM,
-            verifier=VerifierSpec(kind="exact"),
-        )
-        for i, task in ((i, shipped[i % len(shipped)]) for i in range(count))
-    ]
-
-
-def row(name: str, count: int, seconds: float, **more: Any) -> dict[str, Any]:
+def row(name: str, count: int, seconds: float, **more: Any) -> Row:
     """Return one row of the table."""
-    return {
-        "name": name,
-        "rollouts": count,
-        "seconds": seconds,
-        "rollouts_per_s": count / seconds,
-    } | more
+    rate = {"rollouts": count, "seconds": seconds, "rollouts_per_s": count / seconds}
+    return {"name": name, **rate, **more}
 
 
-def instant(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-    """Measure the engine alone, and the peers that are installed, on the same tasks."""
+def instant(tasks: Sequence[Task], runs: int) -> Row:
+    """Measure the engine alone; the best of some runs, each on a ledger of its own."""
+    return min((one_instant(tasks) for _ in range(runs)), key=lambda r: r["seconds"])
+
+
+def one_instant(tasks: Sequence[Task]) -> Row:
+    """Run both arms of the tasks once."""
+    delay = 0.0
+
+    def counted(rollout: Rollout) -> None:
+        nonlocal delay
+        delay = max(delay, time.perf_counter() - rollout.seconds)
+
+    cells = both_arms(tasks, make_skill(0))
     with tempfile.TemporaryDirectory() as folder:
         ledger = SqliteLedger(Path(folder) / "ledger.db")
-        bench = make_bench(ledger, InstantWorker())
-        cells = both_arms(tasks, make_skill(0))
+        bench = replace(make_bench(ledger, metered(InstantWorker())), on_rollout=counted)
+        cpu = time.process_time()
         seconds = seconds_of(bench.rollouts(cells))
+        cpu = time.process_time() - cpu
         assert bench.meter.spend.rollouts == len(cells)
         ledger.close()
-    rate = len(cells) / seconds
-    yield row("skillforge instant worker", len(cells), seconds, durable=True, ratio=1.0)
+    own = {"cpu_us": 1e6 * cpu / len(cells), "delay_ms": 1000 * delay}
+    return row("skillforge instant worker", len(cells), seconds, durable=True, ratio=1.0, **own)
+
+
+def peers(tasks: Sequence[Task], rate: float, runs: int) -> Iterator[Row]:
+    """Measure the peers that are installed, as often; the ratio is to our rate."""
     for name, peer in (("dspy.Evaluate", dspy_seconds), ("gepa adapter loop", gepa_seconds)):
         try:
-            seconds = peer(tasks)
+            seconds = min(peer(tasks) for _ in range(runs))
         except ImportError as error:
             yield {"name": name, "skipped": f"{error}; pip install '.[bench]'"}
         else:
@@ -211,7 +122,7 @@ def instant(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
             yield row(name, len(tasks), seconds, durable=False, ratio=ratio)
 
 
-def elsewhere(tasks: Sequence[Task], here: float) -> dict[str, Any]:
+def elsewhere(tasks: Sequence[Task], here: float) -> Row:
     """Measure what it costs to perform attempts in other processes.
 
     Args:
@@ -221,124 +132,82 @@ def elsewhere(tasks: Sequence[Task], here: float) -> dict[str, Any]:
     from skillforge.adapters.ray_executor import RayExecutor
 
     name = "skillforge ray executor"
-    try:
-        executor = RayExecutor(AsyncioExecutor(IN_FLIGHT), processes=2)
-    except ConfigError as error:
-        return {"name": name, "skipped": str(error)}
-    with closing(executor), tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         ledger = SqliteLedger(Path(folder) / "ledger.db")
-        bench = replace(make_bench(ledger, InstantWorker()), executor=executor)
-        starting = seconds_of(bench.rollouts(both_arms(tasks[:IN_FLIGHT], make_skill(1))))
-        cells = both_arms(tasks, make_skill(0))[2 * IN_FLIGHT :]
-        before = bench.meter.spend.rollouts
-        seconds = seconds_of(bench.rollouts(cells))
-        count = bench.meter.spend.rollouts - before
+        bench = make_bench(ledger, lambda _: InstantWorker())
+        driver = Driver(worker=bench.worker, meter=bench.meter)
+        try:
+            executor = RayExecutor(bench.executor, processes=2, driver=driver)
+            bench = replace(bench, executor=executor)
+            starting = seconds_of(bench.rollouts(both_arms(tasks[:IN_FLIGHT], make_skill(1))))
+        except ConfigError as error:
+            ledger.close()
+            return {"name": name, "skipped": str(error)}
+        with closing(executor):
+            cells = both_arms(tasks, make_skill(0))[2 * IN_FLIGHT :]
+            before = bench.meter.spend.rollouts
+            seconds = seconds_of(bench.rollouts(cells))
+            count = bench.meter.spend.rollouts - before
         ledger.close()
     overhead = 1000 * (seconds / count - here)
     return row(name, count, seconds, durable=True, overhead_ms=overhead, start_seconds=starting)
 
 
-def dspy_seconds(tasks: Sequence[Task]) -> float:
-    """Run dspy.Evaluate over the tasks with a program that answers at once."""
-    import dspy
-
-    class Program(dspy.Module):
-        def forward(self, question: str, answer: str) -> Any:
-            return dspy.Prediction(answer=answer)
-
-    examples = [
-        dspy.Example(question=t.input, answer=t.expected).with_inputs("question", "answer")
-        for t in tasks
-    ]
-    evaluate = dspy.Evaluate(
-        devset=examples,
-        metric=lambda example, prediction, trace=None: float(example.answer == prediction.answer),
-        num_threads=os.cpu_count(),
-    )
-    started = time.perf_counter()
-    result = evaluate(Program())
-    assert result.score == 100
-    return time.perf_counter() - started
-
-
-def gepa_seconds(tasks: Sequence[Task]) -> float:
-    """Run an adapter of gepa over the tasks in its minibatches, with trajectories."""
-    from gepa.core.adapter import EvaluationBatch
-
-    def evaluate(batch: Sequence[Task], candidate: dict[str, str]) -> Any:
-        outputs = [{"answer": task.expected} for task in batch]
-        scores = [float(o["answer"] == t.expected) for o, t in zip(outputs, batch, strict=True)]
-        trajectories = [
-            {"messages": [candidate["instruction"], t.input], "output": o}
-            for o, t in zip(outputs, batch, strict=True)
-        ]
-        return EvaluationBatch(outputs=outputs, scores=scores, trajectories=trajectories)
-
-    started = time.perf_counter()
-    scores: list[float] = []
-    for at in range(0, len(tasks), 64):
-        scores += evaluate(tasks[at : at + 64], {"instruction": "Answer."}).scores
-    assert sum(scores) == len(tasks)
-    return time.perf_counter() - started
-
-
-def latency(tasks: Sequence[Task]) -> dict[str, Any]:
-    """Measure the share of the ideal rate with a model of fixed latency."""
-
-    async def everything() -> float:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(SlowEcho, "127.0.0.1", 0)
-        worker = SocketWorker(server.sockets[0].getsockname()[1])
-        bench = make_bench(ledger, worker)
-        started = time.perf_counter()
-        await bench.rollouts(both_arms(tasks, make_skill(0)))
-        seconds = time.perf_counter() - started
-        for _, writer in worker.idle:
-            writer.close()
-        server.close()
-        return seconds
-
+def with_latency(name: str, tasks: Sequence[Task], make_worker: Callable[[Meter], Worker]) -> Row:
+    """Measure the share of the ideal rate with a model of fixed latency; one call warms up."""
     with tempfile.TemporaryDirectory() as folder:
         ledger = SqliteLedger(Path(folder) / "ledger.db")
+        bench = make_bench(ledger, make_worker)
+
+        async def everything() -> float:
+            await bench.rollouts(both_arms(tasks[:1], make_skill(1)))
+            started = time.perf_counter()
+            await bench.rollouts(both_arms(tasks, make_skill(0))[1:])
+            return time.perf_counter() - started
+
+        cpu = time.process_time()
         seconds = asyncio.run(everything())
+        cpu = time.process_time() - cpu
         ledger.close()
-    count = 2 * len(tasks)
-    ideal = count / IN_FLIGHT * LATENCY
-    return row(
-        "skillforge 100 ms model", count, seconds, durable=True, in_flight=IN_FLIGHT,
-        ratio=ideal / seconds,
-    )  # fmt: skip
+    count = 2 * len(tasks) - 1
+    return latency_row(name, count, seconds, durable=True, cpu_us=1e6 * cpu / count)
 
 
-def large(count: int, traces: Path) -> dict[str, Any]:
+def latency_row(name: str, count: int, seconds: float, **more: Any) -> Row:
+    """Return a row with the share of the ideal rate."""
+    ratio = count / IN_FLIGHT * LATENCY / seconds
+    return row(name, count, seconds, in_flight=IN_FLIGHT, ratio=ratio, **more)
+
+
+def behind_litellm(tasks: Sequence[Task]) -> Iterator[Row]:
+    """Measure the chat worker with a model of fixed latency, and litellm's client alone."""
+    with slow_model() as port:
+        url = f"http://127.0.0.1:{port}/v1"
+        yield with_latency("skillforge 100 ms model, litellm", tasks, through_litellm(url))
+        seconds = litellm_seconds(tasks, url, IN_FLIGHT)
+    yield latency_row("litellm.acompletion loop", len(tasks), seconds, durable=False)
+
+
+def large(count: int, traces: Path) -> Row:
     """Fill one ledger with rollouts of many skills, then open it and read one skill's table."""
-    if traces.is_file():
-        found = json.loads(traces.read_bytes())
-        worker = TraceWorker([trace["traj"] for trace in found])
-    else:
-        shipped = sorted((ROOT / "skills").rglob("*.md"))
-        texts = [path.read_text(encoding="utf-8") for path in shipped]
-        worker = TraceWorker(
-            [[{"role": "tool", "content": p} for p in t.split("\n\n")] for t in texts]
-        )
+    worker = TraceWorker(read_traces(traces))
     tasks = make_tasks(TASKS_PER_SKILL)
+    skills = [make_skill(n) for n in range(max(1, count // (2 * len(tasks))))]
     start = peak_mb()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ".skillforge" / "ledger.db"
         (Path(folder) / "skills").mkdir()
         library = FolderLibrary(Path(folder) / "skills")
-        skills = [make_skill(n) for n in range(max(1, count // (2 * len(tasks))))]
         for package in skills:
             library.write(package)
-        ledger = SqliteLedger(path)
-        curator = Curator(ledger=ledger, library=library)
-        curator.sync()
-        began = time.perf_counter()
-        registrations = asyncio.run(fill(ledger, curator, worker, skills, tasks))
-        seconds = time.perf_counter() - began
-        memory = peak_mb() - start
-        curator.sync()
-        ledger.close()
+        with closing(SqliteLedger(path)) as ledger:
+            curator = Curator(ledger=ledger, library=library)
+            curator.sync()
+            began = time.perf_counter()
+            registrations = asyncio.run(fill(ledger, curator, worker, skills, tasks))
+            seconds = time.perf_counter() - began
+            memory = peak_mb() - start
+            curator.sync()
         stored = payload_bytes(path)
         opening, ledger = timed(lambda: opened(path, library))
         run, registration = registrations[len(registrations) // 2]
@@ -354,6 +223,14 @@ def large(count: int, traces: Path) -> dict[str, Any]:
     )  # fmt: skip
 
 
+def read_traces(traces: Path) -> list[list[dict[str, Any]]]:
+    """Return the messages of agent traces, or else paragraphs of the shipped skills."""
+    if traces.is_file():
+        return [trace["traj"] for trace in json.loads(traces.read_bytes())]
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "skills").rglob("*.md"))]
+    return [[{"role": "tool", "content": p} for p in text.split("\n\n")] for text in texts]
+
+
 async def fill(
     ledger: SqliteLedger,
     curator: Curator,
@@ -366,7 +243,7 @@ async def fill(
     rules = GateRules(max_tasks=len(tasks), alpha=1e-9, harm_stop=1e-9, beta=1e-9)
     for package in skills:
         run = open_run(ledger, curator.state, "eval", {"skill": package.name}).id
-        bench = make_bench(ledger, worker, run)
+        bench = make_bench(ledger, metered(worker), run)
         registration = Registration(
             candidate=json_digest(package.name)[:12],
             skill=package.name,
@@ -380,16 +257,9 @@ async def fill(
         )
         register(bench, [registration])
         cells = both_arms(tasks, package, purpose="confirm")
-        await bench.rollouts([in_scope(cell, run) for cell in cells])
+        await bench.rollouts([replace(cell, scope=run) for cell in cells])
         done.append((run, registration))
     return done
-
-
-def in_scope(cell: Cell, run: str) -> Cell:
-    """Return a cell whose rollout no other run reuses."""
-    from dataclasses import replace
-
-    return replace(cell, scope=run)
 
 
 def opened(path: Path, library: FolderLibrary) -> SqliteLedger:
@@ -422,34 +292,42 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(quick: bool, rollouts: int | None, traces: Path) -> list[dict[str, Any]]:
-    """Measure every row."""
-    many, some, most = (3_000, 640, 20_000) if quick else (20_000, 3_200, 100_000)
-    rows = list(instant(make_tasks(many)))
-    rows.append(elsewhere(make_tasks(some), 1 / rows[0]["rollouts_per_s"]))
-    rows.append(latency(make_tasks(some)))
-    rows.append(large(rollouts or most, traces))
-    return rows
+def measure(quick: bool, only: Sequence[str], rollouts: int | None, traces: Path) -> Iterator[Row]:
+    """Measure the rows that are asked for."""
+    many, some, most, runs = (3_000, 640, 20_000, 2) if quick else (20_000, 3_200, 100_000, 5)
+    tasks = make_tasks(many)
+    ours = instant(tasks, runs)
+    if "instant" in only:
+        yield ours
+    if "peers" in only:
+        yield from peers(tasks, ours["rollouts_per_s"], runs)
+    if "ray" in only:
+        yield elsewhere(tasks[:some], 1 / ours["rollouts_per_s"])
+    if "model" in only:
+        with slow_model() as port:
+            worker = SocketWorker(port)
+            yield with_latency("skillforge 100 ms model", tasks[:some], metered(worker))
+    if "litellm" in only:
+        yield from behind_litellm(tasks[:some])
+    if "ledger" in only:
+        yield large(rollouts or most, traces)
 
 
-def main(show: Callable[[str], None] = print) -> None:
-    """Print the table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--rollouts", type=int, help="rollouts of the large ledger")
-    parser.add_argument("--traces", type=Path, default=TRACES, help="tau-bench trajectories")
-    arguments = parser.parse_args()
-    rows = measure(arguments.quick, arguments.rollouts, arguments.traces)
-    machine = {"cores": str(os.cpu_count()), "python": platform.python_version()}
-    if arguments.json:
-        show(json.dumps({"schema": 1, "machine": machine, "rows": rows}))
-        return
-    for r in rows:
-        name = r.pop("name")
-        numbers = (f"{k}={v:,.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in r.items())
-        show(f"{name}\n    {'  '.join(numbers)}")
+def line(row: Row) -> str:
+    """Return a row as the lines of the table."""
+    numbers = (
+        f"{k}={v:,.4g}" if isinstance(v, float) else f"{k}={v}"
+        for k, v in row.items()
+        if k != "name"
+    )
+    return f"{row['name']}\n    {'  '.join(numbers)}"
 
 
 if __name__ == "__main__":
-    main()
+    parser = options(__doc__)
+    parser.add_argument("--only", nargs="+", choices=ROWS, default=ROWS)
+    parser.add_argument("--rollouts", type=int, help="rollouts of the large ledger")
+    parser.add_argument("--traces", type=Path, default=TRACES, help="tau-bench trajectories")
+    told = parser.parse_args()
+    rows = list(measure(told.quick, told.only, told.rollouts, told.traces))
+    show(rows, as_json=told.json, heading="", line=line)

@@ -14,10 +14,6 @@ Rows, each the best of some runs, in seconds of this process's CPU:
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +22,7 @@ import numpy as np
 import online_fdr.e_values
 import scipy.stats
 import ville
+from report import options, show
 
 from skillforge.core.eprocess import e_process
 from skillforge.core.gate import Basis, GateRules, decide
@@ -120,21 +117,12 @@ def measure(quick: bool) -> list[dict[str, Any]]:
     ]
 
 
-def main(show: Callable[[str], None] = print) -> None:
-    """Print the table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    rows = measure(arguments.quick)
-    machine = {"cores": str(os.cpu_count()), "python": platform.python_version()}
-    if arguments.json:
-        show(json.dumps({"schema": 1, "machine": machine, "rows": rows}))
-        return
-    show(f"{'ms':>9} {'size':>8}  what")
-    for r in rows:
-        show(f"{1000 * r['seconds']:9.2f} {r['size']:8d}  {r['name']}")
+def line(row: dict[str, Any]) -> str:
+    """Return a row as a line of the table."""
+    return f"{1000 * row['seconds']:9.2f} {row['size']:8d}  {row['name']}"
 
 
 if __name__ == "__main__":
-    main()
+    told = options(__doc__).parse_args()
+    heading = f"{'ms':>9} {'size':>8}  what"
+    show(measure(told.quick), as_json=told.json, heading=heading, line=line)

@@ -77,6 +77,10 @@ class Bill:
         self.calls += calls
         self.at_bound += at_bound
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the bill under the names that events carry."""
+        return {"usd": self.usd, "tokens": self.tokens, "calls": self.calls}
+
 
 @dataclass(slots=True, kw_only=True)
 class Spend:
@@ -189,11 +193,8 @@ class Meter:
 
     def unrecorded(self) -> Bills:
         """Return what was booked since this was asked last, for a record that outlives a crash."""
-        if not self._unrecorded.roles:
-            return {}
-        bills = asdict(self._unrecorded)["roles"]
-        self._unrecorded = Spend()
-        return dict(bills)
+        booked, self._unrecorded = self._unrecorded.roles, Spend()
+        return {role: bill.to_json() for role, bill in booked.items()}
 
     @asynccontextmanager
     async def reserve(self, role: str, bound: Cost) -> AsyncIterator[Reservation]:
