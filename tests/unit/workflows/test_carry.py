@@ -209,6 +209,24 @@ def test_evidence_begins_anew_where_the_conditions_changed(undecided, change, sa
     assert replay(world.ledger).problems == ()
 
 
+def test_evidence_begins_anew_where_another_skill_is_shown_beside(tmp_path):
+    """What stands around the candidate is part of what was measured."""
+    world = make_world(tmp_path, [skill("ask", BODY), skill("near", "# Near\n\nBe near.\n")])
+    for number in (1, 2, 3):
+        if number == 3:
+            world.library.write(skill("near", "# Near\n\nBe nearer.\n"))
+            world.curator.sync()
+        shown = night(world, sure(), run=f"night-{number}", max_tasks=2, k=2)
+        shown.evolver.retriever = shown.make_retriever(world.curator.served())
+        asyncio.run(shown.evolver.evolve("ask"))
+    name = next(iter(registrations(world, "night-1")))
+    second, third = (registrations(world, run)[name] for run in ("night-2", "night-3"))
+
+    assert second.carried == (("night-1", 2),)
+    assert third.carried == ()
+    assert "skills shown beside have changed" in third.restarted
+
+
 def test_a_budget_that_ends_before_the_gate_leaves_it_as_it_was(undecided):
     """Nothing was decided, nothing is reported as if it were, and the next night goes on."""
     world, before = undecided
