@@ -379,6 +379,9 @@ def test_evolve_reports_every_candidate(processes, tmp_path, says, code, decisio
         assert candidate["reasons"]
     assert decision in {c["decision"] for c in found["candidates"]}
     assert (found["adopted"] is not None) == (decision == "probation")
+    versions = {c["id"]: c["version"] for c in found["candidates"]}
+    checked = [versions[beside["candidate"]] for beside in found["neighbours"]]
+    assert checked == [version for version in [found["adopted"]] if version]
     assert set(found["spend"]) >= SPEND
 
 
