@@ -18,7 +18,8 @@ Rows, by the name that ``--only`` takes:
   loop, which shows how much of the ideal its client leaves; ``ratio`` as above.
 - ``ledger``: skills with 1,000 base and 1,000 augmented rollouts each, payloads cut from real agent
   traces where they are at hand: rate, peak memory above the start, size of the payloads against
-  their text, time to open the project's ledger, and time to read the paired table of one skill.
+  their text, time to open the project's ledger, and time to read the paired table of one
+  skill, the best of three looks.
 """
 
 from __future__ import annotations
@@ -213,7 +214,8 @@ def large(count: int, traces: Path) -> Row:
         stored = payload_bytes(path)
         opening, ledger = timed(lambda: opened(path, library))
         run, registration = registrations[len(registrations) // 2]
-        reading, result = timed(lambda: read_result(ledger, run, registration))
+        looks = [timed(lambda: read_result(ledger, run, registration)) for _ in range(3)]
+        reading, result = min(looks, key=lambda look: look[0])
         ledger.close()
         size = path.stat().st_size
     assert result.evidence.table.pairs == len(tasks)

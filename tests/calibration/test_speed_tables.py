@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_engine_prints_a_row_for_each_thing_it_measures():
     """Every rollout is counted, durable and under budget, and each row says what it was."""
-    told = "--quick --json --only instant model ledger --rollouts 2000".split()
+    told = ["--quick", "--json", "--only", "instant", "model", "ledger", "--rollouts", "2000"]
     done = subprocess.run(
         [sys.executable, "benchmarks/speed/engine.py", *told],
         cwd=ROOT,
