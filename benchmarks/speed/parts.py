@@ -32,6 +32,7 @@ from skillforge.workflows.trial import Bench, Cell
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_FLIGHT = 64
+MakeWorker = Callable[[Meter], Worker]
 
 
 class WallClock:
@@ -107,7 +108,7 @@ class SocketWorker(InstantWorker):
 
 def make_bench(
     ledger: SqliteLedger,
-    make_worker: Callable[[Meter], Worker],
+    make_worker: MakeWorker,
     run: str = "bench",
 ) -> Bench:
     """Return a bench under a budget that is never reached, and whose worker asks it."""
@@ -119,12 +120,12 @@ def make_bench(
     return Bench(ledger=ledger, worker=worker, executor=executor, meter=meter, run=run, seed=0)
 
 
-def metered(worker: Worker) -> Callable[[Meter], Worker]:
+def metered(worker: Worker) -> MakeWorker:
     """Return what puts a budget before each attempt of a worker."""
     return lambda meter: MeteredWorker(worker=worker, meter=meter)
 
 
-def through_litellm(url: str) -> Callable[[Meter], Worker]:
+def through_litellm(url: str) -> MakeWorker:
     """Return what makes a chat worker as the commands do: metered, paced, behind litellm."""
     prices = {"input_per_million": 1.0, "output_per_million": 1.0}
     bare = LitellmModel("openai/loopback", api_base=url, api_key="none", prices=prices)

@@ -39,22 +39,17 @@ def dspy_seconds(tasks: Sequence[Task]) -> float:
 
 
 def gepa_seconds(tasks: Sequence[Task]) -> float:
-    """Run an adapter of gepa over the tasks in its minibatches, with trajectories."""
-    from gepa.core.adapter import EvaluationBatch
+    """Run gepa's default adapter over the tasks in minibatches, with trajectories."""
+    from gepa.adapters.default_adapter.default_adapter import DefaultAdapter
 
-    def evaluate(batch: Sequence[Task], candidate: dict[str, str]) -> Any:
-        outputs = [{"answer": task.expected} for task in batch]
-        scores = [float(o["answer"] == t.expected) for o, t in zip(outputs, batch, strict=True)]
-        trajectories = [
-            {"messages": [candidate["instruction"], t.input], "output": o}
-            for o, t in zip(outputs, batch, strict=True)
-        ]
-        return EvaluationBatch(outputs=outputs, scores=scores, trajectories=trajectories)
-
+    answers = {task.input: task.expected or "" for task in tasks}
+    adapter = DefaultAdapter(model=lambda messages: answers[messages[-1]["content"]])
+    data = [{"input": t.input, "additional_context": {}, "answer": t.expected} for t in tasks]
     started = time.perf_counter()
     scores: list[float] = []
-    for at in range(0, len(tasks), 64):
-        scores += evaluate(tasks[at : at + 64], {"instruction": "Answer."}).scores
+    for at in range(0, len(data), 64):
+        batch = adapter.evaluate(data[at : at + 64], {"prompt": "Answer."}, capture_traces=True)
+        scores += batch.scores
     assert sum(scores) == len(tasks)
     return time.perf_counter() - started
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from skillforge.adapters.blobs import PAGE, Blobs, insert_rows
 from skillforge.core.digest import sha256
-from skillforge.core.events import GENESIS, Event, NewEvent, is_intact, link
+from skillforge.core.events import GENESIS, Event, NewEvent, event_hash, is_intact
 from skillforge.errors import LedgerError
 
 _ABOUT = "coalesce(json_extract(data, '$.candidate'), json_extract(data, '$.subject'))"
@@ -106,7 +106,7 @@ class SqliteLedger:
     def append(self, events: Sequence[NewEvent]) -> tuple[Event, ...]:
         """Chain and store the events in one transaction."""
         with self._transaction():
-            return tuple(self._insert_events(events))
+            return tuple(read_event(row[:7]) for row in self._insert_events(events))
 
     def record(self, events: Sequence[NewEvent], *, blobs: Sequence[bytes]) -> None:
         """Store events and the blobs they name in one transaction: all of them or none."""
@@ -206,23 +206,24 @@ class SqliteLedger:
                 previous = event.hash
             self._insert([(*_row(event), _key(event.kind, event.data)) for event in events])
 
-    def _insert_events(self, events: Sequence[NewEvent]) -> list[Event]:
-        seq, previous = self._last()
-        linked, rows = [], []
-        for new in events:
-            seq += 1
-            event = link(new, seq=seq, at=self._clock(), previous=previous)
-            previous = event.hash
-            linked.append(event)
-            rows.append((*_row(event), _key(new.kind, new.data)))
+    def _insert_events(self, events: Sequence[NewEvent]) -> list[_Row]:
+        """Chain events to the last one and insert them; return their rows."""
+        last, previous = self._last()
+        rows = []
+        for seq, new in enumerate(events, last + 1):
+            at = float(self._clock())
+            digest = event_hash(seq, at, new.kind, new.run, new.text, previous)
+            key = _key(new.kind, new.data)
+            rows.append((seq, at, new.kind, new.run, new.text, previous, digest, key))
+            previous = digest
         self._insert(rows)
-        return linked
+        return rows
 
     def _last(self) -> tuple[int, str]:
         row = self._db.execute("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").fetchone()
         return row or (0, GENESIS)
 
-    def _insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _insert(self, rows: Sequence[_Row]) -> None:
         insert_rows(self._db, "INSERT INTO events VALUES", rows)
 
     def erase(self, digests: Sequence[str], *, reason: str) -> None:
@@ -354,7 +355,12 @@ def _advice(message: str) -> str:
     return "check that the folder exists and can be written"
 
 
-def read_event(row: tuple[int, float, str, str, str, str, str]) -> Event:
+_Stored = tuple[int, float, str, str, str, str, str]
+_Row = tuple[int, float, str, str, str, str, str, str | None]
+"""What the table of events holds, without and with the key of a rollout that is finished."""
+
+
+def read_event(row: _Stored) -> Event:
     """Return the event of a row that `SELECT_EVENTS` gives."""
     seq, at, kind, run, text, previous, digest = row
     return Event(seq=seq, at=at, kind=kind, run=run, text=text, previous=previous, hash=digest)
@@ -364,5 +370,5 @@ def _key(kind: str, data: Mapping[str, Any]) -> str | None:
     return data["key"] if kind == "rollout.finished" else None
 
 
-def _row(event: Event) -> tuple[int, float, str, str, str, str, str]:
+def _row(event: Event) -> _Stored:
     return event.seq, event.at, event.kind, event.run, event.text, event.previous, event.hash

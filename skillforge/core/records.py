@@ -42,7 +42,8 @@ def read_rollout(event: Event) -> Rollout:
     return Rollout(**data)
 
 
-_FIELDS = tuple(Rollout.__dataclass_fields__)
+_FIELDS = tuple(sorted(Rollout.__dataclass_fields__))
+"""In the order in which canonical JSON has them, so that nothing is left to sort."""
 
 
 def registered_outcomes(

@@ -193,8 +193,10 @@ class Meter:
 
     def unrecorded(self) -> Bills:
         """Return what was booked since this was asked last, for a record that outlives a crash."""
-        booked, self._unrecorded = self._unrecorded.roles, Spend()
-        return {role: bill.to_json() for role, bill in booked.items()}
+        bills = {role: bill.to_json() for role, bill in self._unrecorded.roles.items()}
+        if bills:
+            self._unrecorded = Spend()
+        return bills
 
     @asynccontextmanager
     async def reserve(self, role: str, bound: Cost) -> AsyncIterator[Reservation]:

@@ -9,8 +9,9 @@ raised.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -36,6 +37,8 @@ from skillforge.errors import InfraError
 from skillforge.ports import Executor, Ledger, Verifier, Worker
 from skillforge.workflows.meter import Meter
 
+SWITCH = 0.0005
+"""Seconds, at most, that the thread which writes waits for attempts to let it go on."""
 INFRA_LIMIT = 6
 """Failures in a row, with nothing finished in between, after which the run is called off."""
 
@@ -131,7 +134,7 @@ class Bench:
         self.meter.spend.cached += len(done)
         missing = {k: c for k, c in zip(keys, cells, strict=True) if k not in done}
         self.on_expected(len(missing))
-        with self.meter.rollout_phase():
+        with self.meter.rollout_phase(), _brisk_threads():
             await self._run(self._interleaved(missing), done)
         rollouts = [_under(c.arm, done[k]) for k, c in zip(keys, cells, strict=True)]
         _refuse_if_nothing_worked(rollouts)
@@ -222,6 +225,21 @@ class Bench:
     def _refuse_if_unreachable(self) -> None:
         if len(self._failures) >= INFRA_LIMIT:
             raise _unreachable(self._failures)
+
+
+@contextmanager
+def _brisk_threads() -> Iterator[None]:
+    """Let threads of this process take turns more often than every 5 ms.
+
+    A write gives up its turn a few dozen times, and attempts that never wait would keep it for
+    that long each time.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _refuse_if_nothing_worked(rollouts: Sequence[Rollout]) -> None:
