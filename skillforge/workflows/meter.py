@@ -79,7 +79,12 @@ class Bill:
 
     def to_json(self) -> dict[str, Any]:
         """Return the bill under the names that events carry."""
-        return {"usd": self.usd, "tokens": self.tokens, "calls": self.calls}
+        return {
+            "usd": self.usd,
+            "tokens": self.tokens,
+            "calls": self.calls,
+            "at_bound": self.at_bound,
+        }
 
 
 @dataclass(slots=True, kw_only=True)
