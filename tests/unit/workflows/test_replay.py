@@ -3,7 +3,7 @@
 import pytest
 from support.evolved import evolved_world
 
-from skillforge.core.checkpoint import read_state, write_state
+from skillforge.core.checkpoint import FOLD, read_state, write_state
 from skillforge.core.library_fold import FOLDED, fold
 from skillforge.workflows import curate
 from skillforge.workflows.curate import Curator
@@ -31,7 +31,7 @@ def test_a_state_comes_back_from_its_bytes(world):
 
 def test_a_state_of_other_rules_is_not_read(world):
     """A checkpoint of an older fold is worth nothing."""
-    data = write_state(world.curator.state).replace(b'"fold":1', b'"fold":0')
+    data = write_state(world.curator.state).replace(b'"fold":%d' % FOLD, b'"fold":0')
 
     assert read_state(data) is None
 
