@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from skillforge.core.digest import canonical_json
-from skillforge.core.library import LibraryState, SkillRecord, Status, VersionRecord
+from skillforge.core.library import LibraryState, SkillRecord, Staged, Status, VersionRecord
 
 FOLD = 2
 """Number of the fold's rules; raise it with any change to what an event makes of the state."""
@@ -23,6 +23,7 @@ def write_state(state: LibraryState) -> bytes:
             "fold": FOLD,
             "skills": [_fields(record) for record in state.skills.values()],
             "versions": [_fields(record) for record in state.versions.values()],
+            "staged": {n: [_fields(s) for s in waiting] for n, waiting in state.staged.items()},
             "decisions": state.decisions,
             "spent": {lineage: sorted(tasks) for lineage, tasks in state.spent.items()},
             "reserved": {c: [line, sorted(tasks)] for c, (line, tasks) in state.reserved.items()},
@@ -40,6 +41,7 @@ def read_state(data: bytes) -> LibraryState | None:
     return LibraryState(
         skills={record["name"]: SkillRecord(**record) for record in kept["skills"]},
         versions={(record.skill, record.version): record for record in versions},
+        staged={n: tuple(Staged(**s) for s in waiting) for n, waiting in kept["staged"].items()},
         decisions=kept["decisions"],
         spent={lineage: frozenset(tasks) for lineage, tasks in kept["spent"].items()},
         reserved={c: (line, frozenset(tasks)) for c, (line, tasks) in kept["reserved"].items()},
@@ -47,5 +49,5 @@ def read_state(data: bytes) -> LibraryState | None:
     )
 
 
-def _fields(record: SkillRecord | VersionRecord) -> dict[str, Any]:
+def _fields(record: SkillRecord | VersionRecord | Staged) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__dataclass_fields__}

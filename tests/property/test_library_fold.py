@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skillforge.core.checkpoint import read_state, write_state
 from skillforge.core.events import GENESIS, NewEvent, check_chain, link
 from skillforge.core.library import LibraryState, Status
 from skillforge.core.library_fold import FOLDED, fold
@@ -327,6 +328,15 @@ def test_folding_in_two_parts_is_folding_at_once(choices):
         parts = fold(events[cut:], fold(events[:cut]))
         assert parts == whole
         assert parts.digest == whole.digest
+
+
+@quick
+@given(CHOICES)
+def test_any_state_comes_back_from_a_checkpoint(choices):
+    """Whatever a library has come to, what waits to be adopted included, nothing is lost."""
+    state = fold(history(choices).events)
+
+    assert read_state(write_state(state)) == state
 
 
 @quick
