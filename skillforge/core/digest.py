@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import json.encoder
 import re
 from collections.abc import Mapping, Sequence
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 """Anything JSON can hold; floats must be finite."""
 
-_REFUSE = json.JSONEncoder().default  # says of a type that JSON cannot hold it
-_pieces = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
-    None, _REFUSE, json.encoder.encode_basestring, None, ":", ",", True, False, False
-)
-"""What `json.JSONEncoder` makes anew for each call, with ``sort_keys`` and no ``allow_nan``.
-
-Making it takes longer than encoding a small object.
-"""
+_encode = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+).encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -41,7 +35,7 @@ def canonical_json(value: object) -> str:
     >>> canonical_json({"b": 1, "a": [True, None]})
     '{"a":[true,null],"b":1}'
     """
-    text = "".join(_pieces(value, 0))
+    text = _encode(value)
     if text.isascii():
         return text
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)

@@ -29,7 +29,7 @@ from support.small_project import (
 EVAL = ("eval", "shout", "--suite", "small", "--tasks", "20", "--json")
 EVOLVE = ("evolve", "mumble", "--suite", "small", "--json")
 PARALLEL = 4
-HARMLESS = {"skill.imported", "run.started", "evolve.started", "rollout.failed"}
+HARMLESS = {"skill.imported", "run.started", "evolve.started", "rollout.failed", "spend.booked"}
 """Events of a run in which nothing was measured."""
 
 

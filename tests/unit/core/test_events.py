@@ -140,7 +140,7 @@ def test_what_has_no_json_form_is_refused():
             canonical_json(bad)
     endless = []
     endless.append(endless)
-    with pytest.raises(RecursionError):
+    with pytest.raises(ValueError, match="Circular"):
         canonical_json(endless)
 
 
