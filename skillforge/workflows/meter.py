@@ -16,10 +16,10 @@ of one start, as for a window that a team has each night.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost
 from skillforge.core.package import Package
@@ -70,12 +70,12 @@ class Bill:
     at_bound: int = 0
     """Those of them that were booked at the most that they could cost, for nobody told."""
 
-    def add(self, *, usd: float, tokens: int, calls: int, at_bound: int = 0) -> None:
-        """Add to the bill."""
-        self.usd += usd
-        self.tokens += tokens
-        self.calls += calls
-        self.at_bound += at_bound
+    def add(self, other: Bill) -> None:
+        """Add another bill."""
+        self.usd += other.usd
+        self.tokens += other.tokens
+        self.calls += other.calls
+        self.at_bound += other.at_bound
 
     def to_json(self) -> dict[str, Any]:
         """Return the bill under the names that events carry."""
@@ -109,11 +109,11 @@ class Spend:
         """Return the spend under the names that the commands print."""
         return asdict(self)
 
-    def book(self, role: str, **bill: Any) -> None:
-        """Add what calls have cost; the bill is a `Bill` as keywords."""
-        self.usd += bill["usd"]
-        self.tokens += bill["tokens"]
-        self.roles.setdefault(role, Bill()).add(**bill)
+    def book(self, role: str, bill: Bill) -> None:
+        """Add what calls have cost."""
+        self.usd += bill.usd
+        self.tokens += bill.tokens
+        self.roles.setdefault(role, Bill()).add(bill)
 
     def plus(self, other: Spend) -> Spend:
         """Return the spend of two runs together."""
@@ -121,14 +121,16 @@ class Spend:
         roles = mine.pop("roles")
         both = Spend(**{name: value + its[name] for name, value in mine.items()})
         for role, bill in (*roles.items(), *its["roles"].items()):
-            both.roles.setdefault(role, Bill()).add(**bill)
+            both.roles.setdefault(role, Bill()).add(Bill(**bill))
         return both
 
 
 @dataclass(slots=True)
 class Reservation:
-    """A call in flight."""
+    """A call that holds the most it can cost while it is in flight; see `Meter.reserve`."""
 
+    meter: Meter
+    role: str
     bound: Cost
     """The most that it can cost."""
     cost: Cost | None = None
@@ -136,16 +138,29 @@ class Reservation:
     told: bool = True
     """Whether that is what somebody told, and not the most that it could be."""
 
+    async def __aenter__(self) -> Self:
+        """Wait until there is room, and take off."""
+        await self.meter.take_off(self.bound)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: object, trace: object
+    ) -> None:
+        """Land, whatever happened in flight."""
+        self.meter.land(self.role, self.bound, self.settle())
+        if kind is None and self.cost is not None:
+            self.meter.refuse_excess(self.role, self.bound, self.cost)
+
     def take(self, attempt: Attempt) -> None:
         """Take over what a whole attempt says it cost."""
         self.cost = Cost(attempt.cost_usd, attempt.prompt_tokens + attempt.completion_tokens)
         self.told = attempt.cost_told
 
-    def settle(self) -> dict[str, Any]:
+    def settle(self) -> Bill:
         """Return the bill of the call."""
         cost = self.bound if self.cost is None else self.cost
         guessed = self.cost is None or not self.told
-        return {"usd": cost.usd, "tokens": cost.tokens, "calls": 1, "at_bound": int(guessed)}
+        return Bill(cost.usd, cost.tokens, calls=1, at_bound=int(guessed))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,8 +174,11 @@ class Meter:
     caps: Caps
     clock: Clock
     spend: Spend = field(default_factory=Spend)
-    _in_flight: list[Reservation] = field(default_factory=list)
-    _unrecorded: Spend = field(default_factory=Spend)
+    _in_flight: int = 0
+    _held_usd: float = 0.0
+    _held_tokens: int = 0
+    _waiting: int = 0
+    _unrecorded: dict[str, Bill] = field(default_factory=dict)
     _started: float | None = None
     _busy_since: float = 0.0
     _phase_since: float | None = None
@@ -193,19 +211,16 @@ class Meter:
     def carry(self, bills: Mapping[str, Mapping[str, Any]], *, rollouts: int = 0) -> None:
         """Count what an interrupted run had spent before it went on: caps are for whole runs."""
         for role, bill in bills.items():
-            self.spend.book(role, **bill)
+            self.spend.book(role, Bill(**bill))
         self.spend.rollouts += rollouts
 
     def unrecorded(self) -> Bills:
         """Return what was booked since this was asked last, for a record that outlives a crash."""
-        bills = {role: bill.to_json() for role, bill in self._unrecorded.roles.items()}
-        if bills:
-            self._unrecorded = Spend()
-        return bills
+        told, self._unrecorded = self._unrecorded, {}
+        return {role: bill.to_json() for role, bill in told.items()}
 
-    @asynccontextmanager
-    async def reserve(self, role: str, bound: Cost) -> AsyncIterator[Reservation]:
-        """Hold the most that a call can cost while it is in flight, then book its true cost.
+    def reserve(self, role: str, bound: Cost) -> Reservation:
+        """Return a context that holds the most that a call can cost, then books its true cost.
 
         The caller writes the cost into the reservation; without one, the bound is booked.
 
@@ -213,20 +228,44 @@ class Meter:
             BudgetSpent: With this call, the caps could be passed.
             ConfigError: It cost more than its bound, so that a cap does not hold; it is booked.
         """
-        async with self._door:  # waiting callers are served in the order of their coming
-            while not self._fits(bound):
-                self._landed.clear()
-                await self._landed.wait()
-            reservation = Reservation(bound)
-            self._take_off(reservation)
-        try:
-            yield reservation
-        finally:
-            self._land(role, reservation)
-        if reservation.cost is not None:
-            self._refuse_excess(role, reservation.bound, reservation.cost)
+        return Reservation(self, role, bound)
 
-    def _refuse_excess(self, role: str, bound: Cost, cost: Cost) -> None:
+    async def take_off(self, bound: Cost) -> None:
+        """Hold the most that a call can cost; wait until it fits beside those in flight.
+
+        Raises:
+            BudgetSpent: With this call, the caps could be passed.
+        """
+        if self._waiting or not self._fits(bound):
+            await self._wait_for(bound)
+        if not self._in_flight:
+            self._busy_since = self.clock.now()
+        self._in_flight += 1
+        self._held_usd += bound.usd
+        self._held_tokens += bound.tokens
+
+    async def _wait_for(self, bound: Cost) -> None:
+        self._waiting += 1
+        try:
+            async with self._door:  # callers are served in the order of their coming
+                while not self._fits(bound):
+                    self._landed.clear()
+                    await self._landed.wait()
+        finally:
+            self._waiting -= 1
+
+    def land(self, role: str, bound: Cost, bill: Bill) -> None:
+        """Book what a call has cost in the place of what was held for it."""
+        self._in_flight -= 1
+        self._held_usd = self._held_usd - bound.usd if self._in_flight else 0.0
+        self._held_tokens -= bound.tokens
+        self.spend.book(role, bill)
+        self._unrecorded.setdefault(role, Bill()).add(bill)
+        if not self._in_flight and self._phase_since is not None:
+            self.spend.model_seconds += self.clock.now() - self._busy_since
+        self._landed.set()
+
+    def refuse_excess(self, role: str, bound: Cost, cost: Cost) -> None:
         """Refuse a call that cost more than was reserved for it, where a cap relies on that."""
         over_usd = self.caps.usd is not None and cost.usd > bound.usd * (1 + ROUNDING)
         if over_usd or (self.caps.tokens is not None and cost.tokens > bound.tokens):
@@ -248,23 +287,8 @@ class Meter:
         self._check("usd", self.caps.usd, usd)
         self._check("tokens", self.caps.tokens, tokens)
         self._check_minutes()
-        usd += sum(r.bound.usd for r in self._in_flight)
-        tokens += sum(r.bound.tokens for r in self._in_flight)
+        usd, tokens = usd + self._held_usd, tokens + self._held_tokens
         return not (_passes(self.caps.usd, usd) or _passes(self.caps.tokens, tokens))
-
-    def _take_off(self, reservation: Reservation) -> None:
-        if not self._in_flight:
-            self._busy_since = self.clock.now()
-        self._in_flight.append(reservation)
-
-    def _land(self, role: str, reservation: Reservation) -> None:
-        self._in_flight = [r for r in self._in_flight if r is not reservation]
-        bill = reservation.settle()
-        for book in (self.spend, self._unrecorded):
-            book.book(role, **bill)
-        if not self._in_flight and self._phase_since is not None:
-            self.spend.model_seconds += self.clock.now() - self._busy_since
-        self._landed.set()
 
     @contextmanager
     def rollout_phase(self) -> Iterator[None]:

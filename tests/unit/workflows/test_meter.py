@@ -307,8 +307,8 @@ def test_the_spend_of_two_runs_together():
     """Sums and roles are added up, and neither of the two changes."""
     one, two = Spend(usd=1.0, tokens=3, rollouts=2, cached=1, seconds=4.0), Spend(rollouts=1)
     one.roles["worker"] = Bill(usd=1.0, tokens=3, calls=2, at_bound=1)
-    two.book("worker", usd=0.5, tokens=4, calls=1)
-    two.book("proposer", usd=0.25, tokens=1, calls=1)
+    two.book("worker", Bill(usd=0.5, tokens=4, calls=1))
+    two.book("proposer", Bill(usd=0.25, tokens=1, calls=1))
     before = one.to_json(), two.to_json()
     both = one.plus(two)
 
