@@ -83,15 +83,12 @@ def eval_(
             jobs.evaluate_skill, skill=skill, arms=arms, tasks=tasks, replicates=replicates
         )
         measured, spend = drive(with_fallback(engine, job))
-        known = jobs.calibration(engine)
-    totals = {"cost_usd": spend["usd"], "tokens": spend["tokens"], "seconds": spend["seconds"]}
-    data = measured.to_json() | totals | {"estimate": expected, "spend": spend}
-    data["calibration"] = known
+        totals = {"cost_usd": spend["usd"], "tokens": spend["tokens"], "seconds": spend["seconds"]}
+        data = _whole(engine, measured.to_json() | totals, expected, spend)
 
     def show(data: Mapping[str, Any]) -> None:
         evaluation(data)
-        click.echo(tables.calibration_line(data["calibration"]))
-        click.echo(tables.spend_line(data))
+        _bottom_lines(data)
 
     emit(data, as_json, show)
     inconclusive = measured.result.decision is Decision.INSUFFICIENT_EVIDENCE
@@ -122,7 +119,7 @@ def evolve(
         if paying.dry_run:
             return show_estimate(expected, as_json)
         report, spend = drive(with_fallback(engine, partial(jobs.evolve_skill, skill=skill)))
-    data = report.to_json() | {"estimate": expected, "spend": spend}
+        data = _whole(engine, report.to_json(), expected, spend)
     if report.stopped_by and not any(c["confirm"] for c in data["candidates"]):
         raise BudgetSpent(report.stopped_by)
 
@@ -133,10 +130,21 @@ def evolve(
         _staged([data])
         if report.stopped_by:
             click.echo(f"stopped: {report.stopped_by}")
-        click.echo(tables.spend_line(data))
+        _bottom_lines(data)
 
     emit(data, as_json, show)
     return _evolve_exit(data)
+
+
+def _whole(engine: Engine, measured: Report, expected: Report, spend: jobs.Spent) -> Report:
+    """Return a report with its estimate, its bill, and how often the worker flips."""
+    known = jobs.calibration(engine)
+    return {**measured, "estimate": expected, "spend": spend, "calibration": known}
+
+
+def _bottom_lines(data: Mapping[str, Any]) -> None:
+    click.echo(tables.calibration_line(data["calibration"]))
+    click.echo(tables.spend_line(data))
 
 
 def _evolve_exit(data: Report) -> int:
@@ -172,7 +180,7 @@ def run_night(engine: Engine, order: list[str]) -> Report:
     """Run one night and return its report with what was estimated and what was spent."""
     expected = _estimate_night(engine, order)
     report, spend = drive(with_fallback(engine, partial(jobs.run_night, order=order)))
-    return {**report.to_json(), "estimate": expected, "spend": spend}
+    return _whole(engine, report.to_json(), expected, spend)
 
 
 def show_night_estimate(engine: Engine, order: list[str], as_json: bool) -> int:
@@ -202,7 +210,7 @@ def show_night(data: Mapping[str, Any]) -> None:
     _staged(data["skills"])
     if data["unmeasured"]:
         click.echo(f"left unmeasured: {', '.join(data['unmeasured'])}")
-    click.echo(tables.spend_line(data))
+    _bottom_lines(data)
     click.echo(f"run {data['run_id']}: {data['stopped_by']}")
 
 

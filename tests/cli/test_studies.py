@@ -73,6 +73,8 @@ def test_a_worker_that_contradicts_itself_is_measured_and_quoted(processes, tmp_
     )
     assert measured.code in (0, 3), measured.stderr
     assert measured.json["calibration"]["flip_rate"] == again.json["flip_rate"]
+    evolved = processes.run("evolve", "shout", "--suite", "small", "--json", cwd=root)
+    assert evolved.json["calibration"] == measured.json["calibration"]
 
 
 def test_a_dry_run_of_calibrate_spends_nothing(processes, tmp_path, moody):
