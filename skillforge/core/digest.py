@@ -6,10 +6,6 @@ import hashlib
 import json
 import json.encoder
 import re
-from collections.abc import Mapping, Sequence
-
-Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
-"""Anything JSON can hold; floats must be finite."""
 
 _REFUSE = json.JSONEncoder().default  # says of a type that JSON cannot hold it
 _pieces = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
