@@ -274,15 +274,16 @@ def units(
 
 def _estimate_evolving(engine: Engine, skills: list[str]) -> Report:
     """Return the ranges of what evolving some skills may cost."""
-    s, units, candidates = engine.evolve_settings, 12, 4
+    s, rules, units, candidates = engine.evolve_settings, engine.rules, 12, 4
     curator, suite = engine.session.curator, engine.suite.name
     fixed = s.propose_tasks + s.anchors
-    most = fixed + s.anchors * (units + candidates) + engine.rules.max_tasks * (1 + s.max_confirm)
+    screens = s.anchors * (units + candidates)
     neighbours = min(s.neighbours, len(engine.suite.skills) - 1)
-    most += 2 * s.max_confirm * neighbours * s.neighbour_tasks
+    beside = 2 * s.max_confirm * neighbours * s.neighbour_tasks
     carried = sum(carry.arms(curator, suite, skill, s.max_confirm) for skill in skills)
-    high = most * len(skills) + engine.rules.max_tasks * carried
-    return _estimate(engine, skills, fixed * len(skills), high)
+    arms = (1 + s.max_confirm) * len(skills) + carried
+    bets = rules.replicates * (rules.max_tasks * arms + beside * len(skills))
+    return _estimate(engine, skills, fixed * len(skills), (fixed + screens) * len(skills) + bets)
 
 
 def _estimate(engine: Engine, skills: list[str], low: int, high: int) -> Report:
