@@ -337,4 +337,4 @@ if __name__ == "__main__":
     parser.add_argument("--traces", type=Path, default=TRACES, help="tau-bench trajectories")
     told = parser.parse_args()
     rows = list(measure(told.quick, told.only, told.rollouts, told.traces))
-    show(rows, as_json=told.json, heading="", line=line)
+    show(rows, as_json=told.json, line=line)

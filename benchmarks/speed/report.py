@@ -22,7 +22,9 @@ def options(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def show(rows: Sequence[Row], *, as_json: bool, heading: str, line: Callable[[Row], str]) -> None:
+def show(
+    rows: Sequence[Row], *, as_json: bool, line: Callable[[Row], str], heading: str = ""
+) -> None:
     """Print rows: as JSON with the machine they were measured on, or one line each."""
     if as_json:
         machine: Mapping[str, str] = {

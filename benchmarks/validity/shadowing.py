@@ -21,7 +21,7 @@ from simulate import RULES, FloatArray, binary, holds, standard_error
 from skillforge.core.course import Course
 from skillforge.core.eprocess import e_process, harm_bet
 from skillforge.core.futility import futility_process
-from skillforge.core.shadowing import stand
+from skillforge.core.shadowing import average_harm
 from skillforge.workflows.evolve import EvolveSettings
 
 NEIGHBOURS, TASKS = EvolveSettings().neighbours, EvolveSettings().neighbour_tasks
@@ -51,7 +51,7 @@ def skillforge(harm: FloatArray, refuted: FloatArray) -> tuple[bool, int]:
         )
         for claim, futility in zip(harm, refuted, strict=True)
     ]
-    standing = stand(courses, [TASKS] * len(courses), RULES)
+    standing = average_harm(courses, [TASKS] * len(courses), RULES)
     return standing.harmful, sum(standing.bets)
 
 

@@ -53,8 +53,7 @@ class AsyncioExecutor:
         lanes = [asyncio.create_task(lane()) for _ in range(self.limit)]
         try:
             while arrivals.running or arrivals.results:
-                await arrivals.wait()
-                if batch := arrivals.take():
+                if batch := await arrivals.take():
                     yield batch
         finally:
             for task in lanes:
@@ -70,7 +69,7 @@ class _Arrivals(Generic[Landed]):
 
     running: int
     results: list[Landed] = field(default_factory=list)
-    errors: list[BaseException] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _taken: asyncio.Event = field(default_factory=asyncio.Event)
     _since: float = 0.0
@@ -101,12 +100,9 @@ class _Arrivals(Generic[Landed]):
         self.running -= 1
         self._news.set()
 
-    async def wait(self) -> None:
-        """Wait for news."""
+    async def take(self) -> list[Landed]:
+        """Wait for news, and return what is there in order of completion."""
         await self._news.wait()
-
-    def take(self) -> list[Landed]:
-        """Return what is there, in order of completion."""
         taken, self.results = self.results, []
         self._news.clear()
         self._taken.set()

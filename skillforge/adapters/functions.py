@@ -31,8 +31,6 @@ _OWN = "skillforge_suite_"
 """What the names of imported suite modules begin with."""
 _copies: dict[str, TemporaryDirectory[str]] = {}
 """Of the code that this process has loaded functions from; they go with the process."""
-_folders: set[Path] = set()
-"""Where these copies lie."""
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
@@ -140,19 +138,16 @@ def _import_file(name: str, file: Path) -> ModuleType:
 def _searched_first(folder: Path) -> Iterator[None]:
     """Search a folder first, and last from then on, where it can hide no other module.
 
-    What was imported by plain name from the folders of suites is forgotten: it may be another
-    suite's, or edited since. Nothing is written into the folder.
+    What was imported by plain name from the code of suites is forgotten: it may be another suite's,
+    or this one's before it was edited.
     """
-    _folders.add(folder)
     others = [entry for entry in sys.path if entry != str(folder)]
     sys.path[:] = [str(folder), *others]
     importlib.invalidate_caches()
     hidden = _take_out({file.stem for file in folder.glob("*.py")})
-    writing, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
     finally:
-        sys.dont_write_bytecode = writing
         sys.modules.update(hidden)
         sys.path[:] = [*others, str(folder)]
 
@@ -163,8 +158,9 @@ def _take_out(names: set[str]) -> dict[str, ModuleType]:
     Returns the latter, to be put back.
     """
     hidden: dict[str, ModuleType] = {}
+    folders = {Path(copy.name).resolve() for copy in _copies.values()}
     for name, module in list(sys.modules.items()):
-        suites = Path(getattr(module, "__file__", None) or "/").parent in _folders
+        suites = Path(getattr(module, "__file__", None) or "/").parent in folders
         if name.startswith(_OWN) or not (suites or name in names):
             continue
         del sys.modules[name]

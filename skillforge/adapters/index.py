@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skillforge.core.digest import json_digest, sha256
+from skillforge.core.digest import sha256
 from skillforge.errors import ConfigError
 
 FORMAT = "skillforge-index-1"
@@ -104,17 +104,6 @@ class FaissIndex:
 def open_index(vectors: NDArray[np.float32]) -> FaissIndex:
     """Return an index of unit vectors of shape (n, dim); n may be 0."""
     return FaissIndex(vectors)
-
-
-def index_fingerprint(embedder: str, ids: Sequence[str]) -> str:
-    """Identify an index by its embedder and by what it holds.
-
-    Args:
-        embedder: Fingerprint of the embedder.
-        ids: What each row stands for; use digests of the embedded texts, so that a changed text
-            makes another fingerprint.
-    """
-    return json_digest([FORMAT, embedder, list(ids)])
 
 
 def load_index(path: Path, fingerprint: str) -> tuple[FaissIndex, tuple[str, ...]] | None:

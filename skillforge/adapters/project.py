@@ -54,7 +54,7 @@ alpha = 0.05       # an edit without lift reaches probation no more often than t
 min_effect = 0.10  # smallest lift worth finding
 margin = 0.05      # largest loss that a removal may cost
 fdr = 0.10         # false discoveries among the promotions of one night
-max_tasks = 200    # confirm tasks that one candidate may use
+max_tasks = 200    # fresh confirm tasks that one candidate may use in one run
 """
 
 

@@ -57,9 +57,9 @@ class PythonWorker:
     ``skills`` is a list of ``{"name", "description", "body", "folder"}``; the folder holds the
     skill's files for as long as the call takes. The function returns the answer as text, or a
     mapping with ``output`` and any of ``prompt_tokens``, ``completion_tokens``, ``cost_usd`` and
-    ``finish_reason``; what it says is booked, also 0, and what it does not say as the suite
-    states it. What it raises is the
-    agent's failure, but for `InfraError`, lost connections and a host without memory or disk.
+    ``finish_reason``; what it says is booked, also 0, and what it does not say as the suite states
+    it. What it raises is the agent's failure, but for `InfraError`, lost connections and a host
+    without memory or disk.
 
     Args:
         function: The function with its source.

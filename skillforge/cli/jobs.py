@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from skillforge.cli.engine import Engine
 from skillforge.core.arms import Arms
+from skillforge.core.gate import Decision
 from skillforge.core.library import require_served
 from skillforge.core.task import Split, Task
 from skillforge.errors import BudgetSpent, SuiteError
@@ -172,7 +173,8 @@ def night_order(engine: Engine) -> list[str]:
             f"suite {engine.suite.name} has no tasks for any served skill; it has tasks for "
             f"{', '.join(engine.suite.skills) or 'no skill'}"
         )
-    return sorted(known, key=lambda n: curator.state.skills[n].evidence != "unmeasured")
+    unmeasured = Decision.UNMEASURED.value
+    return sorted(known, key=lambda n: curator.state.skills[n].evidence != unmeasured)
 
 
 async def run_night(engine: Engine, order: list[str]) -> tuple[NightReport, Spent]:

@@ -13,7 +13,7 @@ from skillforge.errors import SkillforgeError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("setup", "Write a project file."),
-    "doctor": ("setup", "Check models, keys, embedder, index and ledger."),
+    "doctor": ("setup", "Check models, keys, embedder, index, ledger and Ray."),
     "demo": ("demo", "Evolve the shipped library with the embedded model, offline."),
     "validate": ("validate", "Check skill packages against the Agent Skills specification."),
     "import": ("intake", "Take skills from a folder, an archive or a git repository."),

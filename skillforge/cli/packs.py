@@ -87,15 +87,8 @@ def export_packs(
                 "left_out": left_out,
             }
         )
-    session.ledger.append(
-        [
-            NewEvent(
-                kind="pack.exported",
-                data={"harness": p["harness"], "digest": p["digest"], "skills": names},
-            )
-            for p in packs
-        ]
-    )
+    known = [{"harness": p["harness"], "digest": p["digest"], "skills": names} for p in packs]
+    session.ledger.append([NewEvent(kind="pack.exported", data=data) for data in known])
     return packs
 
 

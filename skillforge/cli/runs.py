@@ -115,7 +115,7 @@ def evolve(
         engine = make_engine(session, suite, paying)
         engine.stage_only = stage_only
         require_served(session.curator.state, skill)
-        expected = _estimate(engine, [skill], *_evolve_range(engine, [skill]))
+        expected = _estimate_evolving(engine, [skill])
         if paying.dry_run:
             return show_estimate(expected, as_json)
         report, spend = drive(with_fallback(engine, partial(jobs.evolve_skill, skill=skill)))
@@ -178,18 +178,14 @@ def nightly(
 
 def run_night(engine: Engine, order: list[str]) -> Report:
     """Run one night and return its report with what was estimated and what was spent."""
-    expected = _estimate_night(engine, order)
+    expected = _estimate_evolving(engine, order)
     report, spend = drive(with_fallback(engine, partial(jobs.run_night, order=order)))
     return _whole(engine, report.to_json(), expected, spend)
 
 
 def show_night_estimate(engine: Engine, order: list[str], as_json: bool) -> int:
     """Print what one night would cost; nothing is spent."""
-    return show_estimate(_estimate_night(engine, order), as_json)
-
-
-def _estimate_night(engine: Engine, order: list[str]) -> Report:
-    return _estimate(engine, order, *_evolve_range(engine, order))
+    return show_estimate(_estimate_evolving(engine, order), as_json)
 
 
 def show_night(data: Mapping[str, Any]) -> None:
@@ -284,16 +280,18 @@ def units(
     return EXIT_OK
 
 
-def _evolve_range(engine: Engine, skills: list[str]) -> tuple[int, int]:
-    """Return the fewest and most rollouts of evolving some skills."""
-    s, units, candidates = engine.evolve_settings, 12, 4
+def _estimate_evolving(engine: Engine, skills: list[str]) -> Report:
+    """Return the ranges of what evolving some skills may cost."""
+    s, rules, units, candidates = engine.evolve_settings, engine.rules, 12, 4
     curator, suite = engine.session.curator, engine.suite.name
     fixed = s.propose_tasks + s.anchors
-    most = fixed + s.anchors * (units + candidates) + engine.rules.max_tasks * (1 + s.max_confirm)
+    screens = s.anchors * (units + candidates)
     neighbours = min(s.neighbours, len(engine.suite.skills) - 1)
-    most += 2 * s.max_confirm * neighbours * s.neighbour_tasks
+    beside = 2 * s.max_confirm * neighbours * s.neighbour_tasks
     carried = sum(carry.arms(curator, suite, skill, s.max_confirm) for skill in skills)
-    return fixed * len(skills), most * len(skills) + engine.rules.max_tasks * carried
+    arms = (1 + s.max_confirm) * len(skills) + carried
+    bets = rules.replicates * (rules.max_tasks * arms + beside * len(skills))
+    return _estimate(engine, skills, fixed * len(skills), (fixed + screens) * len(skills) + bets)
 
 
 def _estimate(engine: Engine, skills: list[str], low: int, high: int) -> Report:

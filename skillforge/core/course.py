@@ -133,7 +133,6 @@ def _course(
     left: NDArray[np.int64],
 ) -> Course:
     """Bet the stakes; what is void bets 0, which moves no process."""
-    void = np.isnan(stakes)
 
     def values(
         bet: Callable[[FloatArray], FloatArray], stakes: FloatArray, low: float
@@ -152,7 +151,7 @@ def _course(
         too_little = partial(futility_bet, min_effect=rules.min_effect)
         futility = values(too_little, stakes, rules.min_effect - 1.0)
     else:
-        futility = _futility(stakes, void, rules.min_effect)
+        futility = _futility(stakes, rules.min_effect)
     plain = values(claim, stakes, low)
     same = np.array_equal(stakes, charged, equal_nan=True)
     return Course(
@@ -165,8 +164,9 @@ def _course(
     )
 
 
-def _futility(stakes: FloatArray, void: NDArray[np.bool_], min_effect: float) -> FloatArray:
+def _futility(stakes: FloatArray, min_effect: float) -> FloatArray:
     """Return the futility process, which passes over what is void."""
+    void: NDArray[np.bool_] = np.isnan(stakes)
     if void.all():
         return np.ones(void.size)
     values = np.concatenate([[1.0], futility_process(stakes[~void], min_effect)])

@@ -5,10 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-
-Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
-"""Anything JSON can hold; floats must be finite."""
 
 _encode = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False

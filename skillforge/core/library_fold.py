@@ -11,6 +11,7 @@ from typing import Any
 
 from skillforge.core.events import Event
 from skillforge.core.library import LibraryState, SkillRecord, Staged, Status, VersionRecord
+from skillforge.core.rules import Decision
 from skillforge.errors import LedgerError
 
 
@@ -115,7 +116,7 @@ class _Work:
         waiting = self.staged.get(skill, ())
         self.set_staged(skill, (s for s in waiting if s.version != version))
         imported = record.promoted and not record.candidate
-        return "unmeasured" if imported else status.value
+        return Decision.UNMEASURED.value if imported else status.value
 
     def set_promoted(self, skill: str, version: str, *, promoted: bool) -> None:
         record = self.versions.get((skill, version))

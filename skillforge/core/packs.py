@@ -8,6 +8,7 @@ from typing import Any
 
 from skillforge.core.digest import canonical_json, sha256
 from skillforge.core.package import Package, PackageFile
+from skillforge.core.rules import Decision
 from skillforge.errors import PackError
 
 MANIFEST = "skillforge-pack.json"
@@ -66,7 +67,7 @@ def pack_files(
                 f"{package.name} holds an {EVIDENCE} of its own, and the pack keeps its evidence "
                 "under that name: rename the file and export again"
             )
-        found = evidence.get(package.name, {"evidence": "unmeasured"})
+        found = evidence.get(package.name, {"evidence": Decision.UNMEASURED.value})
         text = canonical_json({"schema": 1, "skill": package.name, **found}) + "\n"
         files[f"{home}/{EVIDENCE}"] = PackageFile(data=text.encode())
     return files

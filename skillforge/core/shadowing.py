@@ -27,7 +27,7 @@ from skillforge.core.rules import GateRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class AverageHarm:
     """Where the neighbours of an edit stand after some rounds; tuples have one entry for each."""
 
     bets: tuple[int, ...]
@@ -49,7 +49,7 @@ class Standing:
         return not any(self.active)
 
 
-def stand(courses: Sequence[Course], totals: Sequence[int], rules: GateRules) -> Standing:
+def average_harm(courses: Sequence[Course], totals: Sequence[int], rules: GateRules) -> AverageHarm:
     """Average the harm evidence of some neighbours, round by round, up to the first verdict.
 
     Args:
@@ -73,7 +73,7 @@ def stand(courses: Sequence[Course], totals: Sequence[int], rules: GateRules) ->
     average = np.mean(paths, axis=0) if paths else np.ones(1)
     hits = np.flatnonzero(average >= 1 / rules.harm_stop)
     last = int(hits[0]) if hits.size else rounds.size - 1
-    return Standing(
+    return AverageHarm(
         bets=tuple(min(last, end) for end in ends),
         e_values=tuple(float(path[last]) for path in paths),
         average=float(average[last]),

@@ -173,18 +173,8 @@ class Admission:
         on_probation: bool,
     ) -> Registration:
         assert candidate.package is not None
-        standing, again = candidate.standing, candidate.proposal.again
-        restarted = f"candidate {again} was this edit of another version" if again else ""
-        enough = betting_limit(max(self.cohort_size, 1), self.rules.fdr)
-        carried: tuple[tuple[str, int], ...] = ()
-        if standing is not None:
-            earlier, used = standing.registration, standing.result.used
-            enough, restarted = earlier.enough, self._changed(standing)
-            if not restarted:
-                carried = earlier.bets_until(standing.run, used)
-                order = earlier.order[:used] + order
-                blocks = earlier.blocks_until(used) + blocks
-        return Registration(
+        again = candidate.proposal.again
+        new = Registration(
             candidate=candidate.id,
             skill=self.skill,
             base=base.version,
@@ -192,16 +182,31 @@ class Admission:
             basis=basis_of(candidate.proposal.edit.op),
             rules=self.rules,
             order=order,
-            enough=enough,
+            enough=betting_limit(max(self.cohort_size, 1), self.rules.fdr),
             lineage=self._lineage(candidate),
             blocks=blocks,
             pool=pool,
-            carried=carried,
-            restarted=restarted,
+            restarted=f"candidate {again} was this edit of another version" if again else "",
             on_probation=on_probation,
             worker=self.bench.worker.fingerprint,
             tasks=self._digest(order),
             tried=tried,
+        )
+        return new if candidate.standing is None else self._carry(new, candidate.standing)
+
+    def _carry(self, new: Registration, standing: Standing) -> Registration:
+        """Return a registration with the bets of an earlier run, unless something forbids that."""
+        earlier, used = standing.registration, standing.result.used
+        new = replace(new, enough=earlier.enough, restarted=self._changed(standing))
+        if new.restarted:
+            return new
+        order = earlier.order[:used] + new.order
+        return replace(
+            new,
+            order=order,
+            blocks=earlier.blocks_until(used) + new.blocks,
+            carried=earlier.bets_until(standing.run, used),
+            tasks=self._digest(order),
         )
 
     def _changed(self, standing: Standing) -> str:

@@ -1,11 +1,11 @@
 """Composition: what the accepted edits of one night do together, through retrieval.
 
 Each edit was measured alone, with the rest of the library as it was. Together they may clash, and
-they may change which skills a task gets. So the library with all of them
-is measured against the library without: on fresh tasks, and only on those to which the two show
-something else. If taking the edits back is proven to help, delta debugging looks for a minimal set
-that does the harm (`skillforge.core.minimal_set`); it must be proven harmful by tasks of its own
-before its edits are rolled back, and what is left is then measured again.
+they may change which skills a task gets. So the library with all of them is measured against the
+library without: on fresh tasks, and only on those to which the two show something else. If taking
+the edits back is proven to help, delta debugging looks for a minimal set that does the harm
+(`skillforge.core.minimal_set`); it must be proven harmful by tasks of its own before its edits are
+rolled back, and what is left is then measured again.
 
 Stated error: the t-th proof of a night claims at ``6 α / (π² t²)``, so that the probability that
 any set without a joint loss is ever rolled back is at most α = ``harm_retire``, however many are
@@ -18,7 +18,7 @@ is larger than need be, and the search is made again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from skillforge.core.digest import json_digest
 from skillforge.core.events import NewEvent
@@ -269,9 +269,6 @@ def planned(bench: Bench, state: LibraryState) -> tuple[Edits, dict[str, str]]:
         if e.version == served.get(e.skill) or (e.skill, e.version) in waiting
     )
     library = served | {edit.skill: edit.parent for edit in standing if edit.skill in served}
-    data = {
-        "edits": [{n: getattr(e, n) for n in e.__dataclass_fields__} for e in standing],
-        "library": library,
-    }
+    data = {"edits": [asdict(edit) for edit in standing], "library": library}
     bench.ledger.append([NewEvent(kind="composition.planned", data=data, run=bench.run)])
     return standing, library

@@ -95,12 +95,6 @@ def truncated(rollouts: Sequence[Rollout]) -> float | None:
     return sum(r.finish_reason == "length" for r in scored) / len(scored) if scored else None
 
 
-def mean_difference(joined: Sequence[Pair | Void]) -> float | None:
-    """Return the mean paired difference, or None where there is no pair."""
-    differences = [o.difference for o in joined if isinstance(o, Pair)]
-    return float(np.mean(differences)) if differences else None
-
-
 def shuffled(tasks: Sequence[Task], seed: int, *salt: int) -> list[Task]:
     """Return the tasks in a seeded random order."""
     rng = np.random.default_rng([seed, *salt])

@@ -14,7 +14,7 @@ from skillforge.core.gate import Basis, GateResult, GateRules, decide
 from skillforge.core.library import require_served
 from skillforge.core.package import Package
 from skillforge.core.paired_tests import mcnemar_exact
-from skillforge.core.rollout import Arm, Outcome, Pair, PairedTable, Rollout, Void
+from skillforge.core.rollout import Arm, Outcome, Pair, PairedTable, Rollout
 from skillforge.core.task import Split, Suite, Task
 from skillforge.errors import SuiteError
 from skillforge.workflows import contrast
@@ -53,8 +53,6 @@ class Effect:
     """Tasks that pass in the first arm and fail in the second."""
     truncated: Mapping[str, float | None] = field(hash=False)
     """By arm, the share of answers that ``max_tokens`` cut off, in [0, 1]; None without answers."""
-    voided: tuple[str, ...]
-    """Tasks whose pair an infrastructure failure took from the contrast."""
     cost: Report = field(hash=False)
     """``cost_usd``, ``tokens`` and ``seconds`` inside the model of its rollouts, also of those that
     were reused or serve other effects too."""
@@ -83,7 +81,7 @@ class Effect:
             "gained": [changed.to_json() for changed in self.gained],
             "regressed": [changed.to_json() for changed in self.regressed],
             "truncated": dict(self.truncated),
-            "voided": list(self.voided),
+            "voided": list(self.result.evidence.voided),
         }
 
 
@@ -246,7 +244,6 @@ def _effect(
         gained=changed(Outcome.GAIN),
         regressed=changed(Outcome.REGRESSION),
         truncated={arm: contrast.truncated(by_arm[arm]) for arm in arms},
-        voided=tuple(o.task for o in joined if isinstance(o, Void)),
         cost=_cost([rollout for arm in arms for rollout in by_arm[arm]]),
     )
 

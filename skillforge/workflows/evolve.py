@@ -1,4 +1,4 @@
-"""Evolve one skill: watch → diagnose → propose → refuse → screen → confirm → adopt.
+"""Evolve one skill: watch → diagnose → propose → refuse → screen → confirm → neighbours → adopt.
 
 Each step reads what the one before it wrote, and writes its own result to the ledger before the
 next begins. Run again after a crash, every step finds what it had finished and goes on from there.

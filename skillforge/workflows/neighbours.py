@@ -22,7 +22,7 @@ from skillforge.core.paired_tests import mcnemar_exact
 from skillforge.core.records import registered_outcomes
 from skillforge.core.rollout import Pair, Void
 from skillforge.core.rules import GateRules
-from skillforge.core.shadowing import Standing, stand
+from skillforge.core.shadowing import AverageHarm, average_harm
 from skillforge.core.task import Split, Suite, Task
 from skillforge.core.validity import DIFFERS
 from skillforge.errors import BudgetSpent
@@ -237,7 +237,7 @@ class NeighbourCheck:
 class Verdict:
     """What the rollouts in the ledger say of an edit's neighbours."""
 
-    standing: Standing
+    standing: AverageHarm
     unused: tuple[str, ...]
     """Registered tasks that were not bet on."""
     found: Report
@@ -268,7 +268,7 @@ def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) 
         for done, one in zip(outcomes, contrasts, strict=True)
     ]
     totals = [len(one.blocks or one.order) for one in contrasts]
-    standing = stand(courses, totals, contrasts[0].rules if contrasts else GateRules())
+    standing = average_harm(courses, totals, contrasts[0].rules if contrasts else GateRules())
     rows: dict[str, Report] = {}
     unused: list[str] = []
     for i, one in enumerate(contrasts):
@@ -310,7 +310,7 @@ def _row(outcomes: Sequence[Pair | Void], e_value: float, futile: bool) -> Repor
     }
 
 
-def _decision(standing: Standing, near: Sequence[Report]) -> Decision:
+def _decision(standing: AverageHarm, near: Sequence[Report]) -> Decision:
     if standing.harmful:
         return Decision.REJECTED_HARM
     return Decision.INSUFFICIENT_EVIDENCE if _hides(near) else Decision.PROBATION
@@ -322,7 +322,7 @@ def _hides(near: Sequence[Report]) -> bool:
     return with_ > without and mcnemar_exact(with_, without, "two-sided") <= DIFFERS
 
 
-def _because(standing: Standing, near: Sequence[Report], stopped: str | None) -> str:
+def _because(standing: AverageHarm, near: Sequence[Report], stopped: str | None) -> str:
     asked = [row for row in near if row["tasks"]]
     names = ", ".join(row["skill"] for row in near)
     said = ", ".join(

@@ -165,10 +165,10 @@ class Nightly:
         """
         evolver = self.evolver
         for number in range(self.settings.library_audits):
-            planned = self._plan_audit(number, {audit.skill for audit in report.library_audits})
-            if planned is None:
+            plan = self._plan_audit(number, {audit.skill for audit in report.library_audits})
+            if plan is None:
                 return
-            retriever, exposure = planned
+            retriever, exposure = plan
             self.announce(f"auditing what {exposure.skill} does to the tasks that retrieve it")
             audit = await audit_skill(
                 evolver.bench,

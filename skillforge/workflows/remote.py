@@ -65,5 +65,11 @@ class Driver:
 
 def _lost(message: str, cost: Cost) -> Scored:
     failure = Failure(kind=FailureKind.INFRA, message=message, where="worker")
-    attempt = Attempt(output="", failure=failure, cost_usd=cost.usd, prompt_tokens=cost.tokens)
+    attempt = Attempt(
+        output="",
+        failure=failure,
+        cost_usd=cost.usd,
+        prompt_tokens=cost.tokens,
+        cost_told=False,
+    )
     return Scored(attempt, Verdict(score=None, failure=failure))

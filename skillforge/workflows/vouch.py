@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillforge.core.edits import apply_edit
+from skillforge.core.gate import Decision
 from skillforge.core.library import LibraryState
 from skillforge.core.undo_check import UndoCheck, check_undo
 from skillforge.errors import EditError, LedgerError
@@ -35,7 +36,7 @@ def evidence_of(ledger: Ledger, state: LibraryState, skill: str) -> dict[str, An
             {
                 "version": version,
                 "status": found.status.value,
-                "decision": decision.get("decision", "unmeasured"),
+                "decision": decision.get("decision", Decision.UNMEASURED.value),
                 "basis": decision.get("basis"),
                 "confirm": decision.get("confirm"),
                 "reasons": decision.get("reasons", []),

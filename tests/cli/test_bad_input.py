@@ -507,6 +507,18 @@ def test_a_dry_run_spends_nothing(server, processes, root):
     assert set(event_counts(root)) == {"skill.imported"}
 
 
+def test_a_dry_run_counts_replicates(processes, root):
+    """With three rollouts of each task and arm, the gate's bets take three times as many."""
+    one, two, three = (
+        processes.run(
+            *EVOLVE, "--dry-run", cwd=root, env={"SKILLFORGE_GATE_REPLICATES": count}
+        ).json["rollouts"]
+        for count in "123"
+    )
+    assert one[0] == two[0] == three[0]
+    assert three[1] - two[1] == two[1] - one[1] > one[1] / 2
+
+
 def test_a_dry_demo_spends_nothing(server, processes, tmp_path):
     """--dry-run of the demo lays its folder out and prints ranges, with the price it found."""
     asked = len(server.requests)

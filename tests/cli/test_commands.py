@@ -23,7 +23,6 @@ from support.small_project import (
     write_suite,
 )
 
-from skillforge.adapters.models import load_litellm
 from skillforge.cli.main import COMMANDS, cli, run
 
 SPEND = {"usd", "tokens", "rollouts", "cached", "seconds"}
@@ -404,22 +403,14 @@ def test_audit_units_measures_each_part(processes, root):
     assert "utility" in processes.run(*call, cwd=root).stdout
 
 
-def test_the_night_and_what_needs_meaning(server, tmp_path, monkeypatch, capfd):
+def test_the_night_and_what_needs_meaning(server, tmp_path, commands_of):
     """`nightly`, `search` and `cluster`: one project, one process, the embedder loaded once."""
     extra = '[suites]\npaths = ["suites"]\n'
     root = write_project(tmp_path / "project", server.url, extra=extra)
     text = (root / "skillforge.toml").read_text()
     text = text.replace("[nightly]\n", '[nightly]\nskills = ["mumble"]\n')
     (root / "skillforge.toml").write_text(text)
-    monkeypatch.setenv("OPENAI_API_KEY", "test")
-    monkeypatch.chdir(root)
-    load_litellm()
-    capfd.readouterr()
-
-    def call(*arguments: str) -> Done:
-        code = run(list(arguments))
-        out, err = capfd.readouterr()
-        return Done(code=code, stdout=out, stderr=err)
+    call = commands_of(root)
 
     night = result(call("nightly", "--suite", "small", "--json"), 0, *NIGHT_KEYS)
     assert night["stopped_by"] == "done"

@@ -1,10 +1,6 @@
 """Two nights of one project: what the first leaves undecided goes on in the second."""
 
-from support.processes import Done
 from support.small_project import events, write_project
-
-from skillforge.adapters.models import load_litellm
-from skillforge.cli.main import run
 
 NIGHT = ("nightly", "--suite", "small", "--json")
 
@@ -15,25 +11,18 @@ def candidates(report):
     return {c["id"]: c for c in every if c["confirm"]}
 
 
-def test_candidates_without_a_verdict_go_on_the_next_night(server, tmp_path, monkeypatch, capfd):
-    """They keep id and evidence on fresh tasks; cohorts stay apart; replay joins both nights.
-
-    In one process, so that the embedder is loaded once.
-    """
+def test_candidates_without_a_verdict_go_on_the_next_night(server, tmp_path, commands_of):
+    """They keep id and evidence on fresh tasks; cohorts stay apart; replay joins both nights."""
     root = write_project(tmp_path / "project", server.url)
     text = (root / "skillforge.toml").read_text().replace("max_tasks = 40", "max_tasks = 8")
     text = text.replace("[nightly]\n", '[nightly]\nskills = ["shout", "yell"]\n')
     (root / "skillforge.toml").write_text(text)
-    monkeypatch.setenv("OPENAI_API_KEY", "test")
-    monkeypatch.chdir(root)
-    load_litellm()
-    capfd.readouterr()
+    commands = commands_of(root)
 
-    def call(*arguments: str) -> Done:
-        code = run(list(arguments))
-        out, err = capfd.readouterr()
-        assert code == 0, out + err
-        return Done(code=code, stdout=out, stderr=err)
+    def call(*arguments):
+        done = commands(*arguments)
+        assert done.code == 0, done.stdout + done.stderr
+        return done
 
     first, second = call(*NIGHT).json, call(*NIGHT).json
     before, after = candidates(first), candidates(second)

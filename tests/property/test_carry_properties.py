@@ -4,36 +4,27 @@ from dataclasses import replace
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.rollouts import rollout
 
 from skillforge.core.events import GENESIS, NewEvent, link
 from skillforge.core.gate import Basis, Decision, GateRules, Registration, decide
 from skillforge.core.records import registered_outcomes, write_rollout
-from skillforge.core.rollout import Failure, FailureKind, Rollout
+from skillforge.core.rollout import Rollout
 
 RULES = GateRules()
-FAILED = Failure(kind=FailureKind.INFRA, message="429", where="model")
 SCORE = st.sampled_from([0.0, 0.0, 0.5, 1.0, 1.0, None])
 PAIRS = st.lists(st.tuples(SCORE, SCORE), min_size=2, max_size=60)
 
 
-def rollout(task: int, subject: str, score: float | None) -> Rollout:
+def attempt(task: int, subject: str, score: float | None) -> Rollout:
     """Return a confirm rollout of one arm."""
-    return Rollout(
+    return rollout(
+        f"t{task}",
+        score,
         key=f"{task}{subject}",
-        task=f"t{task}",
         family=f"f{task // 3}",
         arm="base" if subject == "v0" else "augmented",
         subject=subject,
-        replicate=0,
-        score=score,
-        failure=FAILED if score is None else None,
-        finish_reason="stop",
-        prompt_tokens=0,
-        completion_tokens=0,
-        cost_usd=0.0,
-        seconds=0.0,
-        output_blob="",
-        purpose="confirm",
     )
 
 
@@ -61,7 +52,7 @@ def reader(runs):
 def both(pairs, start):
     """Return the rollouts of both arms on some tasks, numbered from a start."""
     return [
-        rollout(n, subject, score)
+        attempt(n, subject, score)
         for n, scores in enumerate(pairs, start=start)
         for subject, score in zip(("v0", "v1"), scores, strict=True)
     ]
@@ -104,7 +95,7 @@ def test_two_nights_give_the_evidence_and_decision_of_one(pairs, basis, data):
     early = judged(reader({"one": both(pairs[:cut], 0)}), "one", registered(cut, basis))
     assume(not early.final)
     # Other candidates of the second night bet on old tasks with the same base.
-    strangers = [rollout(n, "v0", 1.0) for n in range(cut)]
+    strangers = [attempt(n, "v0", 1.0) for n in range(cut)]
     nights = {"n1": both(pairs[:cut], 0), "n2": [*strangers, *both(pairs[cut:], cut)]}
     second = registered(len(pairs), basis)
     second = replace(second, carried=registered(cut, basis).bets_until("n1", early.used))

@@ -11,16 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.rollouts import rollout
 
 from skillforge.core.checkpoint import read_state, write_state
 from skillforge.core.events import GENESIS, NewEvent, check_chain, link
 from skillforge.core.library import LibraryState, Status
 from skillforge.core.library_fold import FOLDED, fold
 from skillforge.core.rollout import (
-    Failure,
-    FailureKind,
     Pair,
-    Rollout,
     Void,
     pair_up,
     tabulate,
@@ -479,32 +477,10 @@ CELLS = st.integers(1, 3).flatmap(
 """Scores of both arms on one task: None if it was not begun, a None among them for a failure."""
 
 
-def rollout(arm, score, replicate):
-    """Return a rollout; without a score it failed for reasons of infrastructure."""
-    failed = Failure(kind=FailureKind.INFRA, message="429", where="model")
-    return Rollout(
-        key="",
-        task="t",
-        family="f",
-        arm=arm,
-        subject="v",
-        replicate=replicate,
-        score=score,
-        failure=failed if score is None else None,
-        finish_reason="stop",
-        prompt_tokens=0,
-        completion_tokens=0,
-        cost_usd=0.0,
-        seconds=0.0,
-        output_blob="",
-        purpose="confirm",
-    )
-
-
 def arm_of(arm, cells):
     """Return the rollouts of one arm by task."""
     return {
-        f"t{i}": [rollout(arm, score, n) for n, score in enumerate(scores)]
+        f"t{i}": [rollout(score=score, arm=arm, replicate=n) for n, score in enumerate(scores)]
         for i, scores in enumerate(cells)
         if scores is not None
     }

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skillforge.adapters.index import FaissIndex, index_fingerprint, load_index, open_index
+from skillforge.adapters.index import FaissIndex, load_index, open_index
 from skillforge.errors import ConfigError
 
 IDS = [f"s{row}" for row in range(50)]
@@ -62,35 +62,32 @@ def test_an_array_that_cannot_be_indexed_is_refused(wrong):
 def test_a_saved_index_comes_back_the_same(vectors, tmp_path):
     """Save and load keep ids, order and scores."""
     path = tmp_path / "deep" / "skills.index"
-    fingerprint = index_fingerprint("embedder", IDS)
-    open_index(vectors).save(path, ids=IDS, fingerprint=fingerprint)
+    open_index(vectors).save(path, ids=IDS, fingerprint="texts")
 
-    index, ids = load_index(path, fingerprint)
+    index, ids = load_index(path, "texts")
 
     assert list(ids) == IDS
     np.testing.assert_array_equal(index.search(vectors, 9), open_index(vectors).search(vectors, 9))
     assert [p.name for p in path.parent.iterdir()] == ["skills.index"]
 
 
-@pytest.mark.parametrize("other", [("new embedder", IDS), ("embedder", IDS[::-1])])
-def test_a_stale_index_is_not_loaded(vectors, tmp_path, other):
-    """Another embedder, or other texts, make the file worthless."""
+def test_a_stale_index_is_not_loaded(vectors, tmp_path):
+    """Another fingerprint than that of what was indexed makes the file worthless."""
     path = tmp_path / "skills.index"
-    open_index(vectors).save(path, ids=IDS, fingerprint=index_fingerprint("embedder", IDS))
+    open_index(vectors).save(path, ids=IDS, fingerprint="texts")
 
-    assert load_index(path, index_fingerprint(*other)) is None
+    assert load_index(path, "other texts") is None
 
 
 @pytest.mark.parametrize("keep", [0, 10, 500, -1])
 def test_a_damaged_index_is_not_loaded(vectors, tmp_path, keep):
     """A cut file is rebuilt, not trusted."""
     path = tmp_path / "skills.index"
-    fingerprint = index_fingerprint("embedder", IDS)
-    open_index(vectors).save(path, ids=IDS, fingerprint=fingerprint)
+    open_index(vectors).save(path, ids=IDS, fingerprint="texts")
     path.write_bytes(path.read_bytes()[:keep])
 
-    assert load_index(path, fingerprint) is None
-    assert load_index(tmp_path / "none", fingerprint) is None
+    assert load_index(path, "texts") is None
+    assert load_index(tmp_path / "none", "texts") is None
 
 
 def test_the_wrong_number_of_ids_is_refused(vectors, tmp_path):

@@ -5,33 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from support.rollouts import rollout
 
 from skillforge.core.gate import Basis, GateRules, Registration, decide
-from skillforge.core.rollout import Failure, FailureKind, Pair, Rollout, Void, pair_up
+from skillforge.core.rollout import Pair, Rollout, Void, pair_up
 from skillforge.errors import StatisticsError
-
-
-def rollout(task: str = "t", score: float | None = 1.0, **fields: object) -> Rollout:
-    """Build a rollout; without a score it failed for reasons of infrastructure."""
-    failure = Failure(kind=FailureKind.INFRA, message="429", where="model")
-    values: dict[str, object] = {
-        "key": "k",
-        "task": task,
-        "family": "f",
-        "arm": "base",
-        "subject": "v",
-        "replicate": 0,
-        "score": score,
-        "failure": failure if score is None else None,
-        "finish_reason": "stop",
-        "prompt_tokens": 0,
-        "completion_tokens": 0,
-        "cost_usd": 0.0,
-        "seconds": 0.0,
-        "output_blob": f"blob-{score}",
-        "purpose": "confirm",
-    }
-    return Rollout(**(values | fields))  # type: ignore[arg-type]
 
 
 def both(*rollouts: Rollout) -> tuple[dict[str, list[Rollout]], dict[str, list[Rollout]]]:

@@ -7,7 +7,7 @@ from skillforge.core.course import run_course
 from skillforge.core.gate import Basis, GateRules
 from skillforge.core.multiplicity import average_e
 from skillforge.core.rollout import Pair, Void
-from skillforge.core.shadowing import stand
+from skillforge.core.shadowing import average_harm
 
 RULES = GateRules()
 SCORES = {"h": (0.0, 1.0), "g": (1.0, 0.0), "t": (1.0, 1.0)}
@@ -26,7 +26,7 @@ def course(text):
 
 def standing(*texts, totals=None):
     """Return where neighbours stand that registered as many tasks as they have, or more."""
-    return stand([course(t) for t in texts], totals or [len(t) for t in texts], RULES)
+    return average_harm([course(t) for t in texts], totals or [len(t) for t in texts], RULES)
 
 
 def test_the_average_is_that_of_the_current_values():
@@ -91,7 +91,7 @@ def test_voids_are_no_bets():
 
 def test_nobody_to_ask_is_a_verdict():
     """Without neighbours the average is 1, and there is nothing to wait for."""
-    found = stand([], [], RULES)
+    found = average_harm([], [], RULES)
 
     assert (found.average, found.harmful, found.final) == (1.0, False, True)
 

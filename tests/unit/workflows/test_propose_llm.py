@@ -6,12 +6,13 @@ import asyncio
 import json
 
 import pytest
+from support.rollouts import rollout
 from support.scripted import ScriptedModel
 from support.world import skill
 
 from skillforge.core.digest import sha256
 from skillforge.core.edits import apply_edit
-from skillforge.core.rollout import FailureKind, Rollout
+from skillforge.core.rollout import FailureKind
 from skillforge.core.task import Split, Task, VerifierSpec
 from skillforge.core.units import find_unit
 from skillforge.errors import InfraError
@@ -35,24 +36,7 @@ def brief(text: str = "What is it?") -> Brief:
         split=Split.PROPOSE,
         verifier=VerifierSpec(kind="exact"),
     )
-    rollout = Rollout(
-        key="k",
-        task="t",
-        family="f",
-        arm="base",
-        subject="",
-        replicate=0,
-        score=0.0,
-        failure=None,
-        finish_reason="stop",
-        prompt_tokens=1,
-        completion_tokens=1,
-        cost_usd=0.0,
-        seconds=0.0,
-        output_blob="",
-        purpose="propose",
-    )
-    attempt = Attempted(task=task, rollout=rollout, output="ham")
+    attempt = Attempted(task=task, rollout=rollout(score=0.0, purpose="propose"), output="ham")
     return Brief(package=skill("ask", BODY), attempts=(attempt,))
 
 

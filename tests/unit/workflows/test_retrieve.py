@@ -4,7 +4,7 @@ import numpy as np
 from support.world import DotIndex, LetterEmbedder, skill, suite
 
 from skillforge.core.task import Split
-from skillforge.workflows.retrieve import KeptEmbedder, build_retriever
+from skillforge.workflows.retrieve import KeptEmbedder, build_retriever, corpus_digest
 
 PACKAGES = {
     name: skill(name, f"# {name}\n\n{words}", words)
@@ -48,6 +48,21 @@ def test_what_is_shown_is_what_a_search_finds():
     for task in tasks:
         hits = retriever.search(task.input, 2)
         assert [package.name for package in shown[task.id]] == [hit.skill for hit in hits]
+
+
+def test_an_index_is_known_by_its_embedder_and_its_texts():
+    """Another embedder, a changed text or another set of skills gives another digest."""
+
+    class Other(LetterEmbedder):
+        fingerprint = "other"
+
+    digest = corpus_digest(PACKAGES, LetterEmbedder())
+    changed = PACKAGES | {"ash": skill("ash", "# ash\n\nwater", "trees that grow by the water")}
+    fewer = {name: PACKAGES[name] for name in ("ash", "birch")}
+
+    assert digest == corpus_digest(dict(reversed(PACKAGES.items())), LetterEmbedder())
+    assert len({digest, corpus_digest(PACKAGES, Other())}) == 2
+    assert len({digest, *(corpus_digest(p, LetterEmbedder()) for p in (changed, fewer))}) == 3
 
 
 def test_a_text_is_embedded_once_while_it_is_kept():
