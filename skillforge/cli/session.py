@@ -63,12 +63,14 @@ class Session:
     def retriever(self, packages: Mapping[str, Package] | None = None) -> Retriever:
         """Embed and index some packages, the served library by default.
 
-        The index is kept in a file that knows what it was built from; a stale one is built anew.
+        The index of the served library is kept in a file that knows what it was built from; a stale
+        one is built anew.
         """
         from skillforge.adapters.index import load_index, open_index
         from skillforge.workflows.retrieve import Retriever, build_retriever, corpus_digest
 
-        shown = self.curator.served() if packages is None else dict(packages)
+        served = self.curator.served()
+        shown = served if packages is None else dict(packages)
         embedder = make_embedder(self.project.settings.embedding.model)
         path, fingerprint = self.state / "index.faiss", corpus_digest(shown, embedder)
         kept = load_index(path, fingerprint)
@@ -78,7 +80,8 @@ class Session:
                 packages=shown, embedder=embedder, names=names, vectors=index.vectors, index=index
             )
         built = build_retriever(shown, embedder, open_index)
-        open_index(built.vectors).save(path, ids=built.names, fingerprint=fingerprint)
+        if shown == served:  # not one that is only tried out
+            open_index(built.vectors).save(path, ids=built.names, fingerprint=fingerprint)
         return built
 
 

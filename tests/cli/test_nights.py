@@ -45,5 +45,10 @@ def test_candidates_without_a_verdict_go_on_the_next_night(server, tmp_path, com
     assert own == again
     assert not own & new
     assert call("replay", "--json").json["problems"] == []
+
+    index = root / ".skillforge" / "index.faiss"
+    kept = index.stat().st_mtime_ns
+    call("search", "names in capitals", "--json")
+    assert index.stat().st_mtime_ns == kept  # it is that of what is served, not of a trial
     shown = call("nightly", "--suite", "small", "--max-rollouts", "30").stdout
     assert "looks  of  decision" in shown
