@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from skillforge.cli import jobs
+from skillforge.cli import estimates, jobs
 from skillforge.cli.engine import Engine, drive, make_engine
 from skillforge.cli.fallback import with_fallback
 from skillforge.cli.options import (
@@ -27,12 +27,10 @@ from skillforge.core.arms import THREE_ARMS, TWO_ARMS, check_arms
 from skillforge.core.gate import Decision
 from skillforge.core.library import require_served
 from skillforge.core.task import Split
-from skillforge.errors import BudgetSpent, SuiteError
+from skillforge.errors import BudgetSpent
 from skillforge.report import tables
 from skillforge.report.evaluations import evaluation
-from skillforge.workflows import carry
 from skillforge.workflows.contrast import Report
-from skillforge.workflows.estimate import estimate
 
 stage_option = click.option(
     "--stage-only/--adopt",
@@ -76,7 +74,7 @@ def eval_(
         require_served(session.curator.state, skill)
         available = len(engine.suite.select(skill=skill, split=Split.CONFIRM))
         rollouts = len(arms) * min(tasks, available) * replicates
-        expected = _estimate(engine, [skill], rollouts, rollouts)
+        expected = estimates.of_rollouts(engine, [skill], rollouts, rollouts)
         if paying.dry_run:
             return show_estimate(expected, as_json)
         job = partial(
@@ -115,7 +113,7 @@ def evolve(
         engine = make_engine(session, suite, paying)
         engine.stage_only = stage_only
         require_served(session.curator.state, skill)
-        expected = _estimate_evolving(engine, [skill])
+        expected = estimates.of_evolving(engine, [skill])
         if paying.dry_run:
             return show_estimate(expected, as_json)
         report, spend = drive(with_fallback(engine, partial(jobs.evolve_skill, skill=skill)))
@@ -178,14 +176,14 @@ def nightly(
 
 def run_night(engine: Engine, order: list[str]) -> Report:
     """Run one night and return its report with what was estimated and what was spent."""
-    expected = _estimate_evolving(engine, order)
+    expected = estimates.of_night(engine, order)
     report, spend = drive(with_fallback(engine, partial(jobs.run_night, order=order)))
     return _whole(engine, report.to_json(), expected, spend)
 
 
 def show_night_estimate(engine: Engine, order: list[str], as_json: bool) -> int:
     """Print what one night would cost; nothing is spent."""
-    return show_estimate(_estimate_evolving(engine, order), as_json)
+    return show_estimate(estimates.of_night(engine, order), as_json)
 
 
 def show_night(data: Mapping[str, Any]) -> None:
@@ -258,7 +256,7 @@ def units(
         engine = make_engine(session, suite, paying)
         record = require_served(session.curator.state, skill)
         anchors = len(jobs.audit_anchors(engine, skill, tasks))
-        expected = _estimate(engine, [skill], 2 * anchors, 20 * anchors)
+        expected = estimates.of_rollouts(engine, [skill], 2 * anchors, 20 * anchors)
         if paying.dry_run:
             return show_estimate(expected, as_json)
         job = partial(jobs.audit_skill_units, skill=skill, tasks=tasks)
@@ -278,35 +276,6 @@ def units(
 
     emit(data, as_json, show)
     return EXIT_OK
-
-
-def _estimate_evolving(engine: Engine, skills: list[str]) -> Report:
-    """Return the ranges of what evolving some skills may cost."""
-    s, rules, units, candidates = engine.evolve_settings, engine.rules, 12, 4
-    curator, suite = engine.session.curator, engine.suite.name
-    fixed = s.propose_tasks + s.anchors
-    screens = s.anchors * (units + candidates)
-    neighbours = min(s.neighbours, len(engine.suite.skills) - 1)
-    beside = 2 * s.max_confirm * neighbours * s.neighbour_tasks
-    carried = sum(carry.arms(curator, suite, skill, s.max_confirm) for skill in skills)
-    arms = (1 + s.max_confirm) * len(skills) + carried
-    bets = rules.replicates * (rules.max_tasks * arms + beside * len(skills))
-    return _estimate(engine, skills, fixed * len(skills), (fixed + screens) * len(skills) + bets)
-
-
-def _estimate(engine: Engine, skills: list[str], low: int, high: int) -> Report:
-    """Return the ranges of what so many rollouts on the tasks of some skills may cost."""
-    session = engine.session
-    packages = [session.curator.package(name) for name in skills]
-    longest = max(packages, key=lambda p: len(p.body))
-    suite = engine.suite
-    tasks = [t for name in skills for t in suite.select(skill=name)]
-    if not tasks:
-        raise SuiteError(
-            f"suite {suite.name} has no tasks for {', '.join(skills)}: name the skill in the "
-            f"tasks' `skill` field; it has tasks for {', '.join(suite.skills) or 'no skill'}"
-        )
-    return estimate(engine.worker, tasks, [longest], fewest=low, most=high).to_json()
 
 
 def show_estimate(expected: Report, as_json: bool) -> int:
