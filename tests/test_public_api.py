@@ -362,9 +362,14 @@ def test_an_interrupt_cancels_work_in_a_running_loop():
         drive(work())
 
     loop = asyncio.new_event_loop()
-    with pytest.raises(KeyboardInterrupt):
-        loop.run_until_complete(cell())
-    loop.close()
+    # Whoever started the tests in the background may have switched interrupts off.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(cell())
+    finally:
+        loop.close()
+        signal.signal(signal.SIGINT, before)
     assert ended == [True]
 
 
