@@ -203,6 +203,11 @@ class Meter:
             self._unrecorded = Spend()
         return bills
 
+    def owe(self, bills: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take bills back whose record could not be written."""
+        for role, bill in bills.items():
+            self._unrecorded.book(role, **bill)
+
     @asynccontextmanager
     async def reserve(self, role: str, bound: Cost) -> AsyncIterator[Reservation]:
         """Hold the most that a call can cost while it is in flight, then book its true cost.
