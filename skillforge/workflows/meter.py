@@ -45,6 +45,18 @@ class Caps:
     minutes: float | None = None
     """Of one start: a run that is gone on with has them anew."""
 
+    def __post_init__(self) -> None:
+        """Check the caps: nothing passes one that is no number.
+
+        Raises:
+            ConfigError: One is below 0, or no number.
+        """
+        for name, cap in asdict(self).items():
+            if cap is not None and not cap >= 0:
+                raise ConfigError(
+                    f"the cap of {name} is {cap}; expected a number of at least 0, or none at all"
+                )
+
     def less(self, spend: Spend) -> Caps:
         """Return what is left of the caps; never below 0."""
 
