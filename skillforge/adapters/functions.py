@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -109,7 +109,7 @@ def _copy_of(code: Code) -> Path:
 def _import(name: str, folder: Path, what: str, origin: str) -> ModuleType:
     file = folder / f"{name}.py"
     try:
-        with _searched_first(folder):
+        with _searched_first(folder), redirect_stdout(sys.stderr):
             return _import_file(name, file) if file.is_file() else importlib.import_module(name)
     except (Exception, SystemExit) as error:  # whatever a module may do while it is loaded
         raise ConfigError(
