@@ -84,8 +84,8 @@ class Blobs:
         row = self._db.execute("SELECT data FROM blobs WHERE hash = ?", (digest,)).fetchone()
         if row is None:
             raise LedgerError(
-                f"{self._name}: nothing is stored under {digest[:12]}; the ledger was copied "
-                "without it: restore ledger.db from a backup"
+                f"{self._name}: nothing is stored under {digest[:12]}: if an event of this "
+                "ledger names it, restore ledger.db from a backup; if not, correct the hash"
             )
         if row[0] is None:
             raise BlobErased(

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -107,7 +107,7 @@ def _copy_of(code: Code) -> Path:
 def _import(name: str, folder: Path, what: str, origin: str) -> ModuleType:
     file = folder / f"{name}.py"
     try:
-        with _searched_first(folder):
+        with _searched_first(folder), redirect_stdout(sys.stderr):
             return _import_file(name, file) if file.is_file() else importlib.import_module(name)
     except (Exception, SystemExit) as error:  # whatever a module may do while it is loaded
         raise ConfigError(
@@ -178,15 +178,32 @@ def _source(module: ModuleType, folder: Path, code: Code) -> str:
 
 
 def _asynchronous(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    if inspect.iscoroutinefunction(function):
-        return function
+    plain = not inspect.iscoroutinefunction(function)
 
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        result = await asyncio.wrap_future(_in_thread(functools.partial(function, *args, **kwargs)))
-        return await result if inspect.isawaitable(result) else result
+        work = functools.partial(function, *args, **kwargs)
+        try:
+            result = await asyncio.wrap_future(_in_thread(work)) if plain else work()
+            return await result if inspect.isawaitable(result) else result
+        except BaseException as error:
+            task, told = asyncio.current_task(), _for_a_loop(error)
+            if told is error or (task is not None and task.cancelling()):
+                raise  # as it is, and where whoever waits was called off
+            raise told from error
 
     return call
+
+
+def _for_a_loop(error: BaseException) -> BaseException:
+    """Return what a function raised, as an error where it means something else to an event loop.
+
+    A function that raises `CancelledError` cancels nobody.
+    """
+    passes = isinstance(error, (Exception, SystemExit, KeyboardInterrupt))
+    if passes and not isinstance(error, StopIteration):  # a future cannot hold that
+        return error
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _in_thread(work: Callable[[], Any]) -> Future[Any]:
@@ -197,10 +214,8 @@ def _in_thread(work: Callable[[], Any]) -> Future[Any]:
     def run() -> None:
         try:
             result = work()
-        except StopIteration as error:  # a future cannot hold it
-            future.set_exception(RuntimeError(f"StopIteration: {error}"))
         except BaseException as error:  # noqa: BLE001 - goes on to whoever waits
-            future.set_exception(error)
+            future.set_exception(_for_a_loop(error))
         else:
             future.set_result(result)
 

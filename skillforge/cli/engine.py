@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from threading import Event, current_thread, main_thread
@@ -318,8 +319,13 @@ def drive(work: Coroutine[Any, Any, Result]) -> Result:
 
     A running loop (Jupyter has one) cannot be entered again, so the work then gets a thread and a
     loop of its own. An interrupt cancels it: what is in flight is finished and kept. A second one
-    stops it at once.
+    stops it at once. What code of a suite prints meanwhile goes to stderr: stdout is for results.
     """
+    with redirect_stdout(sys.stderr):
+        return _driven(work)
+
+
+def _driven(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
@@ -56,8 +57,17 @@ def log(
     return EXIT_OK
 
 
+def _whole(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not re.fullmatch("[0-9a-f]{64}", value):
+        raise click.BadParameter(
+            f"{value!r} is no whole hash; give all of its 64 digits, as a report and "
+            "`skillforge log --json` print them"
+        )
+    return value
+
+
 @log.command("show")
-@click.argument("digest", metavar="HASH")
+@click.argument("digest", metavar="HASH", callback=_whole)
 @project_option
 @json_option
 def open_payload(digest: str, project: Path | None, as_json: bool) -> int:

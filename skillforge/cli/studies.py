@@ -69,6 +69,7 @@ def power(
             "p80": taken.p80,
             "mean": taken.mean,
             "at_power": taken.at_power,
+            "max_pairs": taken.max_pairs,
         },
         "mde": mde(fixed, discordance, alpha=alpha, power=wanted),
         "mde_sequential": sequential_mde(fixed, discordance, alpha=alpha, power=wanted),
@@ -91,9 +92,11 @@ def _show_power(data: Mapping[str, Any]) -> None:
         f"fixed size: {data['pairs']} pairs find a lift of {data['effect']:g} with power "
         f"{data['power']:g}"
     )
+    most = f"more than {taken['max_pairs']}"
     click.echo(
-        f"the gate, looking after every pair: half of the runs by {taken['median']}, 80 % by "
-        f"{taken['p80']}, {taken['mean']:.0f} on average; within {data['pairs']} pairs it finds "
+        f"the gate, looking after every pair: half of the runs by {taken['median'] or most}, 80 % "
+        f"by {taken['p80'] or most}, {taken['mean']:.0f} on average with at most "
+        f"{taken['max_pairs']}; within {data['pairs']} pairs it finds "
         + ("no lift" if within is None else f"a lift of {within:.3f}")
     )
     if data["designs"]:

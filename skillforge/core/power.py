@@ -257,7 +257,7 @@ def _quantiles(alpha: float, power: float) -> tuple[float, float]:
             "write 80 % as 0.80"
         )
     normal = NormalDist()
-    return normal.inv_cdf(1.0 - alpha), normal.inv_cdf(power)
+    return -normal.inv_cdf(alpha), normal.inv_cdf(power)  # 1 - alpha may round to 1
 
 
 def _check_discordance(discordance: float) -> float:

@@ -226,7 +226,7 @@ def mde_of_mean(
 def _quantiles(alpha: float, power: float) -> float:
     """Return z_α + z_β, above 0."""
     normal = NormalDist()
-    z = normal.inv_cdf(1.0 - check_share("alpha", alpha))
+    z = -normal.inv_cdf(check_share("alpha", alpha))
     z += normal.inv_cdf(check_share("power", power))
     if z <= 0.0:
         raise StatisticsError(

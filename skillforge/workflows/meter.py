@@ -45,6 +45,18 @@ class Caps:
     minutes: float | None = None
     """Of one start: a run that is gone on with has them anew."""
 
+    def __post_init__(self) -> None:
+        """Check the caps: nothing passes one that is no number.
+
+        Raises:
+            ConfigError: One is below 0, or no number.
+        """
+        for name, cap in asdict(self).items():
+            if cap is not None and not cap >= 0:
+                raise ConfigError(
+                    f"the cap of {name} is {cap}; expected a number of at least 0, or none at all"
+                )
+
     def less(self, spend: Spend) -> Caps:
         """Return what is left of the caps; never below 0."""
 
@@ -218,6 +230,11 @@ class Meter:
         """Return what was booked since this was asked last, for a record that outlives a crash."""
         told, self._unrecorded = self._unrecorded, {}
         return {role: bill.to_json() for role, bill in told.items()}
+
+    def owe(self, bills: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take bills back whose record could not be written."""
+        for role, bill in bills.items():
+            self._unrecorded.setdefault(role, Bill()).add(Bill(**bill))
 
     def reserve(self, role: str, bound: Cost) -> Reservation:
         """Return a context that holds the most that a call can cost, then books its true cost.

@@ -33,7 +33,7 @@ from skillforge.core.rollout import (
 )
 from skillforge.core.task import Task
 from skillforge.core.verify import DataOnlyVerifier
-from skillforge.errors import InfraError
+from skillforge.errors import InfraError, LedgerError
 from skillforge.ports import Executor, Ledger, Verifier, Worker
 from skillforge.workflows.meter import Meter
 
@@ -210,15 +210,22 @@ class Bench:
         else:
             kind = "rollout.finished"
             self._failures.clear()
-        data = write_rollout(rollout)
-        if bill := self.meter.unrecorded():
-            data["bill"] = bill
-        return Landed(rollout, NewEvent(kind=kind, data=data, run=self.run), payload)
+        event = NewEvent(kind=kind, data=write_rollout(rollout), run=self.run)
+        return Landed(rollout, event, payload)
 
     async def _store(self, batch: Sequence[Landed]) -> None:
-        """Make a batch durable in one transaction, then count it; attempts go on meanwhile."""
-        rollouts, events, payloads = zip(*batch, strict=True)
-        await asyncio.to_thread(self.ledger.record, events, blobs=payloads)
+        """Make a batch durable in one transaction, then count it; attempts go on meanwhile.
+
+        The bill since the batch before goes with it; one that could not be stored is still owed.
+        """
+        rollouts, (*events, last), payloads = zip(*batch, strict=True)
+        if bill := self.meter.unrecorded():
+            last = replace(last, data={**last.data, "bill": bill})
+        try:
+            await asyncio.to_thread(self.ledger.record, [*events, last], blobs=payloads)
+        except LedgerError:
+            self.meter.owe(bill)
+            raise
         for rollout in rollouts:
             self.on_rollout(rollout)
 

@@ -543,6 +543,7 @@ def test_a_dry_demo_spends_nothing(server, processes, tmp_path):
         ("eval", "shout", "--max-usd", "much"),
         ("validate",),
         ("suite", "nonsense"),
+        ("log", "show", "82efce60"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(processes, root, arguments):

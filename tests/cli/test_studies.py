@@ -30,6 +30,17 @@ def test_power_says_what_replicates_would_save(processes, tmp_path):
     assert f"{found[2]['replicates']}           {found[2]['tasks']}" in shown
 
 
+def test_a_study_that_is_too_large_says_so(processes, tmp_path):
+    """Where the gate would need more pairs than were looked at, no figure stands for them."""
+    call = ("power", "--effect", "0.001", "--discordance", "0.3")
+    found = processes.run(*call, "--json", cwd=tmp_path).json["pairs_sequential"]
+    shown = processes.run(*call, cwd=tmp_path).stdout
+
+    assert (found["median"], found["p80"], found["max_pairs"]) == (None, None, 4000)
+    assert "half of the runs by more than 4000, 80 % by more than 4000" in shown
+    assert "with at most 4000" in shown
+
+
 def test_an_impossible_effect_is_refused(processes, tmp_path):
     """A lift above the discordance cannot be; the error says so."""
     done = processes.run("power", "--effect", "0.4", "--discordance", "0.3", cwd=tmp_path)

@@ -146,6 +146,21 @@ def test_a_function_that_tells_what_it_cost_is_billed_that(processes, root):
     assert "at their bound" not in processes.run(*command, cwd=root).stdout
 
 
+def test_what_a_function_prints_is_no_result(processes, root):
+    """Standard output holds one JSON object, whatever code of the suite prints there."""
+    work = root / "suites" / "functions" / "work.py"
+    work.write_text(
+        'print("loaded")\ndef perform(text, skills, seed):\n    print("begun")\n    return text\n'
+    )
+    trust(processes, root, "functions")
+    done = processes.run("eval", "shout", "--suite", "functions", "--json", cwd=root)
+
+    assert done.code == 3, done.stderr
+    assert done.json["pairs"] == 8
+    assert "loaded" in done.stderr
+    assert "begun" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("suite", "usd", "tokens"), [("agents", 0.0, 40_000), ("functions", 0.25, 10)]
 )

@@ -190,6 +190,42 @@ def test_leaving_the_process_is_left_to_the_caller(tmp_path):
     assert asyncio.run(run()) == "went on"
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("raised", ["asyncio.CancelledError", "GeneratorExit", "BaseException"])
+def test_what_a_function_raises_cancels_nobody(tmp_path, kind, raised):
+    """A cancellation of its own making is an error of the function, not of whoever waits."""
+    code = f"import asyncio\n{kind} work(): raise {raised}('mine')"
+    function = load("work:work", write(tmp_path, work=code))
+
+    async def run() -> str:
+        with pytest.raises(RuntimeError, match=f"{raised.removeprefix('asyncio.')}: mine"):
+            await function.call()
+        return "went on"
+
+    assert asyncio.run(run()) == "went on"
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_function_is_called_off_with_whoever_waits(tmp_path, kind):
+    """A cancellation from outside stays one."""
+    waiting = {"def": "go.wait()", "async def": "await asyncio.sleep(3600)"}[kind]
+    code = f"import asyncio\n{kind} work(begun, go):\n    begun.set()\n    {waiting}"
+    function = load("work:work", write(tmp_path, work=code))
+    begun, go = threading.Event(), threading.Event()
+
+    async def run() -> None:
+        working = asyncio.create_task(function.call(begun, go))
+        await asyncio.to_thread(begun.wait)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+
+    try:
+        asyncio.run(run())
+    finally:
+        go.set()
+
+
 def test_an_asynchronous_function_runs_in_the_event_loop(tmp_path):
     """It may be asynchronous itself, or return something to await."""
     code = "async def work(): return 'a'\ndef other(): return work()"

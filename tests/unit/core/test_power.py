@@ -113,3 +113,8 @@ def test_power_grows_with_pairs_and_effect():
         power_of(1, 0.1, 0.2)
     with pytest.raises(StatisticsError, match="effect"):
         power_of(100, 0.3, 0.2)
+
+
+def test_a_tiny_alpha_is_a_large_quantile():
+    """The quantile of 1 - alpha is finite also where 1 - alpha rounds to 1."""
+    assert pairs_needed(0.1, 0.3, alpha=1e-300) > pairs_needed(0.1, 0.3, alpha=1e-12) > 1000

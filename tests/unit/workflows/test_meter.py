@@ -295,6 +295,14 @@ def test_the_bill_is_split_by_role_and_told_once():
     assert again.unrecorded() == {}
 
 
+@pytest.mark.parametrize("name", ["usd", "tokens", "rollouts", "minutes"])
+@pytest.mark.parametrize("cap", [float("nan"), -1])
+def test_a_cap_that_holds_nothing_is_refused(name, cap):
+    """A cap that is no number would let everything pass."""
+    with pytest.raises(ConfigError, match=f"cap of {name} is {cap}"):
+        Caps(**{name: cap})
+
+
 def test_what_is_left_of_the_caps():
     """Spent amounts leave the caps, which stay above zero; no cap stays none."""
     spend = Spend(usd=3.0, tokens=5, rollouts=2, seconds=30.0)

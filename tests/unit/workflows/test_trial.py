@@ -19,7 +19,7 @@ from skillforge.core.rollout import condition_digest, rollout_key, rollout_seed
 from skillforge.core.task import VerifierSpec, WorkerSpec
 from skillforge.errors import BudgetSpent, InfraError, LedgerError
 from skillforge.workflows.contrast import Context, arm_cells
-from skillforge.workflows.meter import Caps
+from skillforge.workflows.meter import Caps, MeteredWorker
 
 SKILL = skill("ask", "effect: x +0.3")
 OTHER = skill("ask", "effect: x +0.4")
@@ -438,7 +438,11 @@ def test_a_disk_that_refuses_ends_the_run_and_counts_nothing(world):
             raise LedgerError("full")
 
     bench = replace(world.bench(PlantedWorker()), ledger=Full(world.ledger))
+    paying = MeteredWorker(worker=bench.worker, meter=bench.meter)
     with pytest.raises(LedgerError, match="full"):
-        asyncio.run(bench.rollouts(cells()))
+        asyncio.run(replace(bench, worker=paying).rollouts(cells()))
 
-    assert bench.meter.spend.rollouts == 0
+    spend = bench.meter.spend
+    assert spend.rollouts == 0
+    assert spend.roles["worker"].calls > 0
+    assert bench.meter.unrecorded() == spend.to_json()["roles"], "it is still owed a record"
