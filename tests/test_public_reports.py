@@ -32,7 +32,7 @@ from skillforge.core.verify import DataOnlyVerifier, check_options, verify
 from skillforge.errors import BudgetSpent, InfraError, StatisticsError, SuiteError
 from skillforge.workflows import contrast
 from skillforge.workflows.contrast import Context
-from skillforge.workflows.meter import Caps
+from skillforge.workflows.spend import Caps
 from skillforge.workflows.suite_check import check_suite
 
 REPORTS = Path(__file__).resolve().parents[2] / "shared" / "cases" / "public-reports.jsonl"

@@ -26,8 +26,10 @@ from skillforge.core.rollout import Attempt
 from skillforge.core.task import Split, Task, VerifierSpec, WorkerSpec
 from skillforge.ports import Worker
 from skillforge.workflows.contrast import Context, arm_cells
-from skillforge.workflows.meter import Caps, Meter, MeteredModel, MeteredWorker
+from skillforge.workflows.meter import Meter
+from skillforge.workflows.metered import MeteredModel, MeteredWorker
 from skillforge.workflows.patience import Pace, PatientModel
+from skillforge.workflows.spend import Caps
 from skillforge.workflows.trial import Bench, Cell
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -34,11 +34,13 @@ from skillforge.core.task import Suite
 from skillforge.errors import ConfigError, SuiteError
 from skillforge.ports import ChatModel, Executor, Programs, Verifier, Worker
 from skillforge.workflows.evolve import Evolver, EvolveSettings
-from skillforge.workflows.meter import Caps, Meter, MeteredModel
+from skillforge.workflows.meter import Meter
+from skillforge.workflows.metered import MeteredModel
 from skillforge.workflows.patience import Pace, PatientModel
 from skillforge.workflows.remote import Driver
 from skillforge.workflows.retrieve import Retriever
 from skillforge.workflows.runs import Run, close_run, open_run
+from skillforge.workflows.spend import Caps
 from skillforge.workflows.trial import Bench
 
 Result = TypeVar("Result")

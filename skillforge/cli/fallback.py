@@ -22,7 +22,7 @@ from typing import TypeVar
 from skillforge.cli.engine import Engine, make_engine
 from skillforge.cli.jobs import Spent
 from skillforge.errors import InfraError
-from skillforge.workflows.meter import Caps
+from skillforge.workflows.spend import Caps
 
 Result = TypeVar("Result")
 Job = Callable[[Engine], Awaitable[tuple[Result, Spent]]]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from skillforge.workflows.meter import Caps
+from skillforge.workflows.spend import Caps
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

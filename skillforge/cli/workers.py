@@ -7,7 +7,8 @@ from skillforge.core.digest import json_digest
 from skillforge.core.task import Suite
 from skillforge.errors import ConfigError
 from skillforge.ports import ChatModel, Programs, Worker
-from skillforge.workflows.meter import Meter, MeteredWorker
+from skillforge.workflows.meter import Meter
+from skillforge.workflows.metered import MeteredWorker
 
 
 def make_worker(suite: Suite, model: ChatModel, meter: Meter | None, programs: Programs) -> Worker:

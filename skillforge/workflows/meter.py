@@ -16,125 +16,19 @@ of one start, as for a window that a team has each night.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Self
 
-from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost
-from skillforge.core.package import Package
+from skillforge.core.chat import Cost
 from skillforge.core.rollout import Attempt
-from skillforge.core.task import Task
-from skillforge.errors import BudgetSpent, ConfigError, SkillforgeError
-from skillforge.ports import ChatModel, Clock, Worker
+from skillforge.errors import BudgetSpent, ConfigError
+from skillforge.ports import Clock
+from skillforge.workflows.spend import Bill, Bills, Caps, Spend
 
-Amount = TypeVar("Amount", int, float)
-Bills = dict[str, dict[str, Any]]
-"""By role (``worker``, ``proposer`` …) its `Bill`, as JSON objects."""
 ROUNDING = 1e-9
 """Share by which a sum of prices may be off."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
-    """What a run may spend; None is no cap."""
-
-    usd: float | None = None
-    tokens: int | None = None
-    rollouts: int | None = None
-    minutes: float | None = None
-    """Of one start: a run that is gone on with has them anew."""
-
-    def __post_init__(self) -> None:
-        """Check the caps: nothing passes one that is no number.
-
-        Raises:
-            ConfigError: One is below 0, or no number.
-        """
-        for name, cap in asdict(self).items():
-            if cap is not None and not cap >= 0:
-                raise ConfigError(
-                    f"the cap of {name} is {cap}; expected a number of at least 0, or none at all"
-                )
-
-    def less(self, spend: Spend) -> Caps:
-        """Return what is left of the caps; never below 0."""
-
-        def left(cap: Amount | None, used: Amount) -> Amount | None:
-            return None if cap is None else max(cap - used, cap * 0)
-
-        return Caps(
-            usd=left(self.usd, spend.usd),
-            tokens=left(self.tokens, spend.tokens),
-            rollouts=left(self.rollouts, spend.rollouts),
-            minutes=left(self.minutes, spend.seconds / 60),
-        )
-
-
-@dataclass(slots=True)
-class Bill:
-    """What the calls of one role have cost."""
-
-    usd: float = 0.0
-    tokens: int = 0
-    calls: int = 0
-    """Attempts, those that failed included."""
-    at_bound: int = 0
-    """Those of them that were booked at the most that they could cost, for nobody told."""
-
-    def add(self, other: Bill) -> None:
-        """Add another bill."""
-        self.usd += other.usd
-        self.tokens += other.tokens
-        self.calls += other.calls
-        self.at_bound += other.at_bound
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the bill under the names that events carry."""
-        return {
-            "usd": self.usd,
-            "tokens": self.tokens,
-            "calls": self.calls,
-            "at_bound": self.at_bound,
-        }
-
-
-@dataclass(slots=True, kw_only=True)
-class Spend:
-    """What a run has spent."""
-
-    usd: float = 0.0
-    tokens: int = 0
-    rollouts: int = 0
-    """Attempts made in this run; reused ones are counted in ``cached``."""
-    cached: int = 0
-    seconds: float = 0.0
-    """Seconds, wall clock, since the run was started or gone on with."""
-    model_seconds: float = 0.0
-    """Seconds of the rollout phases during which at least one model call was in flight."""
-    rollout_seconds: float = 0.0
-    """Seconds, wall clock, of the phases that ran rollouts."""
-    roles: dict[str, Bill] = field(default_factory=dict)
-    """``usd``, ``tokens``, ``calls`` and ``at_bound`` (see `Bill`) by what they were spent for."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spend under the names that the commands print."""
-        return asdict(self)
-
-    def book(self, role: str, bill: Bill) -> None:
-        """Add what calls have cost."""
-        self.usd += bill.usd
-        self.tokens += bill.tokens
-        self.roles.setdefault(role, Bill()).add(bill)
-
-    def plus(self, other: Spend) -> Spend:
-        """Return the spend of two runs together."""
-        mine, its = asdict(self), asdict(other)
-        roles = mine.pop("roles")
-        both = Spend(**{name: value + its[name] for name, value in mine.items()})
-        for role, bill in (*roles.items(), *its["roles"].items()):
-            both.roles.setdefault(role, Bill()).add(Bill(**bill))
-        return both
 
 
 @dataclass(slots=True)
@@ -330,83 +224,3 @@ class Meter:
 
 def _passes(cap: float | None, amount: float) -> bool:
     return cap is not None and amount > cap
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeteredModel:
-    """A chat model whose every call passes the budget first."""
-
-    model: ChatModel
-    meter: Meter
-    role: str = "worker"
-    """What the calls are for: ``worker``, ``proposer``, ``judge``."""
-
-    @property
-    def name(self) -> str:
-        """Name of the model underneath."""
-        return self.model.name
-
-    @property
-    def fingerprint(self) -> str:
-        """Identity of the model underneath."""
-        return self.model.fingerprint
-
-    def cost_bound(self, request: ChatRequest) -> float:
-        """Upper bound of USD for one attempt."""
-        return self.model.cost_bound(request)
-
-    def token_bound(self, request: ChatRequest) -> int:
-        """Upper bound of tokens for one attempt."""
-        return self.model.token_bound(request)
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Reserve, call, book.
-
-        Raises:
-            BudgetSpent: With this call, the caps could be passed.
-        """
-        bound = Cost(usd=self.cost_bound(request), tokens=self.token_bound(request))
-        async with self.meter.reserve(self.role, bound) as call:
-            try:
-                reply = await self.model.complete(request)
-            except CallFailed as error:
-                call.cost = error.cost
-                raise
-            except SkillforgeError:  # a wrong key or name: nothing was served
-                call.cost = Cost()
-                raise
-            call.cost, call.told = reply.cost, reply.cost_told
-            return reply
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeteredWorker:
-    """A worker whose every attempt passes the budget first, as one call.
-
-    For workers whose model calls cannot be seen from here (`command`, `python`) and for attempts
-    that run on other machines; its calls must then not pass the same meter once more.
-    """
-
-    worker: Worker
-    meter: Meter
-
-    @property
-    def fingerprint(self) -> str:
-        """Identity of the worker underneath."""
-        return self.worker.fingerprint
-
-    def bound(self, task: Task, skills: Sequence[Package]) -> Cost:
-        """The most that one attempt can cost."""
-        return self.worker.bound(task, skills)
-
-    async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int) -> Attempt:
-        """Reserve, try, book.
-
-        Raises:
-            BudgetSpent: With this attempt, the caps could be passed.
-            ConfigError: It cost more than its bound, so that a cap does not hold.
-        """
-        async with self.meter.reserve("worker", self.bound(task, skills)) as call:
-            attempt = await self.worker.attempt(task, skills, seed=seed)
-            call.take(attempt)
-            return attempt

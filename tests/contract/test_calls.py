@@ -25,8 +25,10 @@ from skillforge.core.task import Split, WorkerSpec
 from skillforge.errors import BudgetSpent
 from skillforge.workflows.contrast import Context, arm_cells
 from skillforge.workflows.evaluate import evaluate
-from skillforge.workflows.meter import Caps, Meter, MeteredModel
+from skillforge.workflows.meter import Meter
+from skillforge.workflows.metered import MeteredModel
 from skillforge.workflows.patience import Pace, PatientModel
+from skillforge.workflows.spend import Caps
 from skillforge.workflows.trial import Bench
 
 PRICES = {"input_per_million": 1000.0, "output_per_million": 1000.0}

@@ -25,8 +25,9 @@ from skillforge.core.rollout import FailureKind
 from skillforge.core.task import Code, Split, Task, VerifierSpec
 from skillforge.core.verify import DataOnlyVerifier
 from skillforge.errors import BudgetSpent
-from skillforge.workflows.meter import Caps, Meter
+from skillforge.workflows.meter import Meter
 from skillforge.workflows.remote import Driver
+from skillforge.workflows.spend import Caps
 from skillforge.workflows.trial import Bench, Cell
 
 LIMIT = 3

@@ -15,7 +15,9 @@ from skillforge.core.task import Split
 from skillforge.errors import BudgetSpent, ConfigError
 from skillforge.workflows import contrast
 from skillforge.workflows.contrast import Context
-from skillforge.workflows.meter import Caps, Meter, MeteredModel
+from skillforge.workflows.meter import Meter
+from skillforge.workflows.metered import MeteredModel
+from skillforge.workflows.spend import Caps
 
 CENT = Fraction(1, 64)
 """Amounts are multiples of this, so that floats add up exactly."""

@@ -18,7 +18,8 @@ from skillforge.adapters.ledger import SqliteLedger
 from skillforge.core.package import Package
 from skillforge.core.rollout import Attempt, Rollout
 from skillforge.core.task import Split, Task, VerifierSpec
-from skillforge.workflows.meter import Caps, Meter
+from skillforge.workflows.meter import Meter
+from skillforge.workflows.spend import Caps
 from skillforge.workflows.trial import Bench, Cell
 
 

@@ -25,7 +25,8 @@ from skillforge.core.package import Package, PackageFile
 from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.core.task import Split, Suite, Task, VerifierSpec, WorkerSpec
 from skillforge.workflows.curate import Curator
-from skillforge.workflows.meter import Caps, Meter
+from skillforge.workflows.meter import Meter
+from skillforge.workflows.spend import Caps
 from skillforge.workflows.trial import Bench
 
 EFFECT = re.compile(r"effect: \S+ ([+-]?\d*\.?\d+)")

@@ -18,10 +18,10 @@ from skillforge.workflows import carry
 from skillforge.workflows.admission import Admission
 from skillforge.workflows.contrast import Context
 from skillforge.workflows.evolve import Evolver, EvolveSettings
-from skillforge.workflows.meter import Caps
 from skillforge.workflows.nightly import Nightly, NightlySettings
 from skillforge.workflows.replay import replay
 from skillforge.workflows.retrieve import build_retriever
+from skillforge.workflows.spend import Caps
 
 BODY = "# Ask\n\nAnswer the question.\n"
 

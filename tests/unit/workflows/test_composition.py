@@ -10,10 +10,10 @@ from skillforge.core.task import Split
 from skillforge.errors import BudgetSpent
 from skillforge.workflows.composition import AcceptedEdit, Composer, CompositionReport
 from skillforge.workflows.evolve import Evolver, EvolveSettings
-from skillforge.workflows.meter import Caps
 from skillforge.workflows.nightly import Nightly, NightlySettings
 from skillforge.workflows.replay import replay
 from skillforge.workflows.retrieve import build_retriever
+from skillforge.workflows.spend import Caps
 
 NAMES = ("ash", "birch", "cedar", "elm", "fir")
 

@@ -10,8 +10,8 @@ from skillforge.core.gate import Decision, GateRules
 from skillforge.core.task import Split
 from skillforge.errors import InfraError, SkillError, SuiteError
 from skillforge.workflows.evolve import Evolver, EvolveSettings
-from skillforge.workflows.meter import Caps
 from skillforge.workflows.replay import replay
+from skillforge.workflows.spend import Caps
 
 BODY = "# Ask\n\nAnswer the question.\n\n## Notes\n\nKeep calm.\n\n## Tips\n\nStay warm.\n"
 

@@ -10,7 +10,9 @@ import pytest
 from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, Message
 from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.errors import BudgetSpent, ConfigError
-from skillforge.workflows.meter import Bill, Caps, Meter, MeteredModel, MeteredWorker, Spend
+from skillforge.workflows.meter import Meter
+from skillforge.workflows.metered import MeteredModel, MeteredWorker
+from skillforge.workflows.spend import Bill, Caps, Spend
 
 NOTHING = Cost()
 REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=8)

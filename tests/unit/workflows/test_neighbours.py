@@ -11,9 +11,9 @@ from skillforge.core.gate import Decision, GateRules
 from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.workflows.cohorts import OPEN, read_cohorts
 from skillforge.workflows.evolve import Evolver, EvolveSettings
-from skillforge.workflows.meter import Caps
 from skillforge.workflows.replay import replay
 from skillforge.workflows.retrieve import build_retriever
+from skillforge.workflows.spend import Caps
 
 OAK = skill("oak", "# Oak\n\nAnswer oak.\n", "Oak.")
 PINE = (

@@ -7,10 +7,10 @@ from support.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, s
 from skillforge.core.gate import GateRules
 from skillforge.workflows.cohorts import OPEN, read_cohorts
 from skillforge.workflows.evolve import Evolver, EvolveSettings
-from skillforge.workflows.meter import Caps
 from skillforge.workflows.nightly import Nightly, NightlySettings
 from skillforge.workflows.replay import replay
 from skillforge.workflows.retrieve import build_retriever
+from skillforge.workflows.spend import Caps
 
 GOOD = "# Alpha\n\nAnswer alpha questions.\n\n## More\n\nBe brief.\n"
 FINE = "# Beta question number\n\nbeta question number.\n\n## Work\n\neffect: work +0.7\n"

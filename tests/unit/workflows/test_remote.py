@@ -8,8 +8,9 @@ from support.world import PlantedWorker, TickingClock, suite
 from skillforge.core.chat import Cost
 from skillforge.core.rollout import Attempt, Failure, FailureKind, Verdict
 from skillforge.errors import BudgetSpent, ConfigError, InfraError
-from skillforge.workflows.meter import Caps, Meter
+from skillforge.workflows.meter import Meter
 from skillforge.workflows.remote import Driver
+from skillforge.workflows.spend import Caps
 from skillforge.workflows.trial import Scored, Work
 
 TASK = suite(["a"]).tasks[0]

@@ -19,7 +19,8 @@ from skillforge.core.rollout import condition_digest, rollout_key, rollout_seed
 from skillforge.core.task import VerifierSpec, WorkerSpec
 from skillforge.errors import BudgetSpent, InfraError, LedgerError
 from skillforge.workflows.contrast import Context, arm_cells
-from skillforge.workflows.meter import Caps, MeteredWorker
+from skillforge.workflows.metered import MeteredWorker
+from skillforge.workflows.spend import Caps
 
 SKILL = skill("ask", "effect: x +0.3")
 OTHER = skill("ask", "effect: x +0.4")

@@ -1,0 +1,114 @@
+"""What a run may spend and what it has spent: caps, bills by role, and their sums."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from skillforge.errors import ConfigError
+
+Amount = TypeVar("Amount", int, float)
+Bills = dict[str, dict[str, Any]]
+"""By role (``worker``, ``proposer`` …) its `Bill`, as JSON objects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """What a run may spend; None is no cap."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    rollouts: int | None = None
+    minutes: float | None = None
+    """Of one start: a run that is gone on with has them anew."""
+
+    def __post_init__(self) -> None:
+        """Check the caps: nothing passes one that is no number.
+
+        Raises:
+            ConfigError: One is below 0, or no number.
+        """
+        for name, cap in asdict(self).items():
+            if cap is not None and not cap >= 0:
+                raise ConfigError(
+                    f"the cap of {name} is {cap}; expected a number of at least 0, or none at all"
+                )
+
+    def less(self, spend: Spend) -> Caps:
+        """Return what is left of the caps; never below 0."""
+
+        def left(cap: Amount | None, used: Amount) -> Amount | None:
+            return None if cap is None else max(cap - used, cap * 0)
+
+        return Caps(
+            usd=left(self.usd, spend.usd),
+            tokens=left(self.tokens, spend.tokens),
+            rollouts=left(self.rollouts, spend.rollouts),
+            minutes=left(self.minutes, spend.seconds / 60),
+        )
+
+
+@dataclass(slots=True)
+class Bill:
+    """What the calls of one role have cost."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    calls: int = 0
+    """Attempts, those that failed included."""
+    at_bound: int = 0
+    """Those of them that were booked at the most that they could cost, for nobody told."""
+
+    def add(self, other: Bill) -> None:
+        """Add another bill."""
+        self.usd += other.usd
+        self.tokens += other.tokens
+        self.calls += other.calls
+        self.at_bound += other.at_bound
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the bill under the names that events carry."""
+        return {
+            "usd": self.usd,
+            "tokens": self.tokens,
+            "calls": self.calls,
+            "at_bound": self.at_bound,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Spend:
+    """What a run has spent."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    rollouts: int = 0
+    """Attempts made in this run; reused ones are counted in ``cached``."""
+    cached: int = 0
+    seconds: float = 0.0
+    """Seconds, wall clock, since the run was started or gone on with."""
+    model_seconds: float = 0.0
+    """Seconds of the rollout phases during which at least one model call was in flight."""
+    rollout_seconds: float = 0.0
+    """Seconds, wall clock, of the phases that ran rollouts."""
+    roles: dict[str, Bill] = field(default_factory=dict)
+    """``usd``, ``tokens``, ``calls`` and ``at_bound`` (see `Bill`) by what they were spent for."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spend under the names that the commands print."""
+        return asdict(self)
+
+    def book(self, role: str, bill: Bill) -> None:
+        """Add what calls have cost."""
+        self.usd += bill.usd
+        self.tokens += bill.tokens
+        self.roles.setdefault(role, Bill()).add(bill)
+
+    def plus(self, other: Spend) -> Spend:
+        """Return the spend of two runs together."""
+        mine, its = asdict(self), asdict(other)
+        roles = mine.pop("roles")
+        both = Spend(**{name: value + its[name] for name, value in mine.items()})
+        for role, bill in (*roles.items(), *its["roles"].items()):
+            both.roles.setdefault(role, Bill()).add(Bill(**bill))
+        return both
