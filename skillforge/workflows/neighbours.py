@@ -293,6 +293,12 @@ def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) 
     )
 
 
+def is_checked(ledger: Ledger, candidate: str) -> bool:
+    """Whether the last check of a candidate's neighbours, if there was one, came to its end."""
+    decided = list(ledger.events(kinds=("neighbours.decided",), about=(candidate,)))
+    return not decided or not decided[-1].data["found"]["stopped_by"]
+
+
 def _contrasts(registered: Event) -> list[Registration]:
     return [Registration.from_json(data) for data in registered.data["contrasts"]]
 

@@ -121,8 +121,9 @@ def test_what_is_proven_but_not_adopted_is_not_promoted(tmp_path):
     """Of two proven edits of one skill only the served one can be promoted; both count."""
     body = GOOD + "\n## Old way\n\neffect: old -0.3\n"
     world = make_world(tmp_path, [skill("alpha", body), skill("beta", FINE)])
-    worker = PlantedWorker(base=0.45, examples=0.5)
-    report = asyncio.run(nightly(world, worker, max_tasks=120).run(["alpha"])).to_json()
+    night = nightly(world, PlantedWorker(base=0.45, examples=0.5), max_tasks=120)
+    night.settings = NightlySettings(library_audits=0)
+    report = asyncio.run(night.run(["alpha"])).to_json()
 
     proven = [c for s in report["skills"] for c in s["candidates"] if c["decision"] == "probation"]
     assert len(proven) == 2
