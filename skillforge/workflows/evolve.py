@@ -138,6 +138,8 @@ class Evolver:
             candidate = carry.watched(curator, self.suite.name, skill)
         if candidate is None or candidate.standing is None:
             return
+        if candidate.standing.run == self.bench.run:
+            return  # this run adopted it before it was cut off, and comes to it again
         report.candidates.append(candidate)
         try:
             if candidate.decision is not Decision.ROLLED_BACK:

@@ -262,7 +262,10 @@ def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) 
         stopped: Why the bets ended before there was a verdict, if they did.
     """
     contrasts = _contrasts(registered)
-    outcomes = [registered_outcomes(ledger.events, registered.run, one) for one in contrasts]
+    outcomes = [
+        registered_outcomes(ledger.events, registered.run, one, decided="neighbours.decided")
+        for one in contrasts
+    ]
     courses = [
         run_course(done, one.rules, one.basis, blocks=one.blocks, pool=one.pool)
         for done, one in zip(outcomes, contrasts, strict=True)
