@@ -10,6 +10,7 @@ from skillforge.core.gate import Decision
 from skillforge.core.package import Package
 from skillforge.core.task import Split, Suite
 from skillforge.errors import BudgetSpent, SkillError
+from skillforge.ports import Ledger
 from skillforge.workflows.audit import Exposure, LibraryAudit, audit_skill, exposures
 from skillforge.workflows.candidates import SkillReport
 from skillforge.workflows.cohorts import close_cohorts
@@ -70,6 +71,17 @@ class NightReport:
             "unmeasured": self.unmeasured,
             "library_digest": self.library_digest,
         }
+
+
+def planned_order(ledger: Ledger, run: str, order: Sequence[str]) -> list[str]:
+    """Return the order in which a night takes the skills, as it was when the night began.
+
+    What a night adopts or retires changes what would come first; a rerun goes on as it was planned.
+    """
+    for event in ledger.events(run=run, kinds=("night.planned",)):
+        return list(event.data["skills"])
+    ledger.append([NewEvent(kind="night.planned", data={"skills": list(order)}, run=run)])
+    return list(order)
 
 
 @dataclass(slots=True, kw_only=True)

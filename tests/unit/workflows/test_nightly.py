@@ -117,6 +117,21 @@ def test_the_same_night_again_changes_nothing(tmp_path):
     assert second["skills"] == first["skills"]
 
 
+def test_a_night_killed_after_it_retired_what_it_evolved_goes_on(tmp_path):
+    """The skill is gone by then; the same night again ends the same, and promotes nothing of it."""
+    body = GOOD + "\n## Old way\n\neffect: old -0.3\n"
+    world = make_world(tmp_path, [skill("alpha", body), skill("beta", FINE)])
+    worker = PlantedWorker(base=0.45, examples=0.5)
+    first = asyncio.run(nightly(world, worker, max_tasks=120).run(["alpha"])).to_json()
+    calls, digest = len(worker.calls), world.curator.state.digest
+    assert [r["skill"] for r in first["retired"]] == ["alpha"]
+    assert first["promoted"] == []
+
+    again = asyncio.run(nightly(world, worker, max_tasks=120).run(["alpha"])).to_json()
+    assert again == first
+    assert (len(worker.calls), world.curator.state.digest) == (calls, digest)
+
+
 def test_what_is_proven_but_not_adopted_is_not_promoted(tmp_path):
     """Of two proven edits of one skill only the served one can be promoted; both count."""
     body = GOOD + "\n## Old way\n\neffect: old -0.3\n"
