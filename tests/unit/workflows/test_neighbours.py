@@ -260,6 +260,25 @@ def test_a_check_that_was_cut_off_is_made_up_for(tmp_path, fdr):
     assert replay(world.ledger).problems == ()
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_who_waits_is_asked_about_its_neighbours_once(tmp_path, worker, changed):
+    """Tried every night at .20, an edit that harms nobody would fall; another library is asked."""
+    world = make_world(tmp_path, [OAK, pine("+0.4"), skill("elm", "# Elm\n\nElm.\n", "Elm.")])
+    for run in ("run-1", "run-2"):
+        night = evolver(world, worker, run=run, stage_only=True, max_confirm=1)
+        night.rules, night.cohort_size = GateRules(max_tasks=20), 1000
+        asyncio.run(night.evolve("oak"))
+        if changed and run == "run-1":
+            world.library.write(skill("elm", "# Elm\n\nTall.\n", "Elm."))
+            world.curator.sync()
+
+    first, *again = world.ledger.events(kinds=("neighbours.decided",))
+    about = (first.data["candidate"],)
+    assert first.data["decision"] == "probation"
+    assert len(list(world.ledger.events(kinds=("gate.registered",), about=about))) == 2
+    assert (first.data["candidate"] in [e.data["candidate"] for e in again]) is changed
+
+
 class ProcessEndError(Exception):
     """Stands for the end of the process."""
 
