@@ -73,15 +73,19 @@ class NightReport:
         }
 
 
-def planned_order(ledger: Ledger, run: str, order: Sequence[str]) -> list[str]:
-    """Return the order in which a night takes the skills, as it was when the night began.
+def planned_night(
+    ledger: Ledger, run: str, order: Sequence[str], library: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return order of the skills and served versions as they were when a night began.
 
-    What a night adopts or retires changes what would come first; a rerun goes on as it was planned.
+    What a night adopts or retires changes what would come first, and what stands beside a skill; a
+    rerun goes on as it was planned.
     """
     for event in ledger.events(run=run, kinds=("night.planned",)):
-        return list(event.data["skills"])
-    ledger.append([NewEvent(kind="night.planned", data={"skills": list(order)}, run=run)])
-    return list(order)
+        return list(event.data["skills"]), dict(event.data["library"])
+    data = {"skills": list(order), "library": dict(library)}
+    ledger.append([NewEvent(kind="night.planned", data=data, run=run)])
+    return list(order), dict(library)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -141,7 +141,9 @@ def test_a_killed_night_goes_on_as_it_was_planned(server, processes, tmp_path):
 
     assert "going on with" in ended.stderr
     assert event_counts(root)["run.started"] == 1
-    assert events(root, "night.planned") == [{"skills": ["mumble", "yell"]}]
+    (planned,) = events(root, "night.planned")
+    assert planned["skills"] == ["mumble", "yell"]
+    assert sorted(planned["library"]) == sorted(others)
 
 
 def large_project(root: Path, url: str) -> Path:

@@ -8,7 +8,7 @@ from skillforge.core.gate import GateRules
 from skillforge.workflows.cohorts import OPEN, read_cohorts
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Caps
-from skillforge.workflows.nightly import Nightly, NightlySettings
+from skillforge.workflows.nightly import Nightly, NightlySettings, planned_night
 from skillforge.workflows.replay import replay
 from skillforge.workflows.retrieve import build_retriever
 
@@ -115,6 +115,27 @@ def test_the_same_night_again_changes_nothing(tmp_path):
     assert world.curator.state.digest == digest
     assert second["promoted"] == first["promoted"]
     assert second["skills"] == first["skills"]
+
+
+def test_a_killed_night_shows_beside_a_skill_what_it_showed_before(tmp_path):
+    """With two skills a task, what the night has adopted since changes nothing that it measured."""
+    world, worker = make_world(tmp_path, library()), PlantedWorker(base=0.2, examples=0.75)
+
+    def night():
+        again = nightly(world, worker)
+        served = {
+            name: world.curator.state.skill(name).current for name in world.curator.state.served
+        }
+        order, then = planned_night(world.ledger, "night-1", ["alpha", "beta"], served)
+        packages = {name: world.curator.package(name, version) for name, version in then.items()}
+        again.evolver.settings = EvolveSettings(k=2)
+        again.evolver.retriever = again.make_retriever(packages)
+        return asyncio.run(again.run(order)).to_json()
+
+    first, calls = night(), len(worker.calls)
+    assert first["skills"][0]["adopted"]
+    assert night()["skills"] == first["skills"]
+    assert len(worker.calls) == calls
 
 
 def test_a_night_killed_after_it_retired_what_it_evolved_goes_on(tmp_path):
