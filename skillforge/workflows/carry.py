@@ -29,9 +29,13 @@ _UNDECIDED = (Decision.PROBATION, Decision.INSUFFICIENT_EVIDENCE)
 
 
 def undecided(curator: Curator, suite: str, skill: str, base: str) -> list[Candidate]:
-    """Return the candidates that may go on against a base version, most evidence first."""
+    """Return the candidates that may go on against a base version, most evidence first.
+
+    Those that need no more tasks come last, so that they take no place of one that does.
+    """
     waiting = dict(_waiting(curator, suite, skill))
-    ranked = sorted(waiting, key=lambda name: waiting[name].e_value, reverse=True)
+    rank = {name: (not s.satisfied, s.e_value) for name, s in waiting.items()}
+    ranked = sorted(rank, key=lambda name: rank[name], reverse=True)
     mine = [name for name in ranked if waiting[name].registration.base == base]
     found = (_read(curator, name, waiting[name]) for name in mine)
     return [candidate for candidate in found if candidate is not None]

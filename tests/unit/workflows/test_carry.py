@@ -337,6 +337,23 @@ def test_carried_candidates_are_bounded_and_the_strongest_goes_first(tmp_path):
     assert worthless.id not in [c.id for c in waiting]
 
 
+def test_what_needs_no_more_tasks_takes_no_place_of_what_does(tmp_path):
+    """Proven beyond need but not staged, it waits behind a candidate that has yet to be proven."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    base = world.curator.package("ask")
+    proven, weak = propose(world, "night-1", base, ["effect: b +1.0", "effect: a +0.6"])
+    confirm = suite(["ask"]).select(skill="ask", split=Split.CONFIRM)
+    rules = GateRules(max_tasks=8, fdr=0.9)
+    gate = night(world, PlantedWorker(base=0.0), run="night-1", rules=rules, cohort_size=1)
+    gate = gate.evolver._admission("ask", confirm, Context(skill="ask"))
+    asyncio.run(gate.decide(base, [proven, weak]))
+
+    assert proven.standing.satisfied
+    assert 1 < weak.standing.e_value < 20
+    waiting = carry.undecided(world.curator, "planted", "ask", base.version)
+    assert [c.id for c in waiting] == [weak.id, proven.id]
+
+
 def on_probation(root, worker):
     """Return a world in which one edit is served on probation: E is 43, its cohort asks for 50."""
     world = make_world(root, [skill("ask", BODY)])
