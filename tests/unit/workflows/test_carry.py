@@ -509,6 +509,32 @@ def test_a_second_night_cut_off_after_its_registration_ends_as_if_undisturbed(tm
     assert replay(cut.ledger).problems == ()
 
 
+def test_who_was_left_out_for_want_of_tasks_is_left_out_after_a_crash(tmp_path):
+    """Two lineages have spent one half each; the second of the pair does not bet on its own."""
+    world, rules = make_world(tmp_path, [skill("ask", BODY)]), GateRules(max_tasks=8)
+    base = world.curator.package("ask")
+    tasks = suite(["ask"], confirm=16).select(skill="ask", split=Split.CONFIRM)
+
+    def decide(run, tasks, texts, proposers, worker):
+        candidates = propose(world, run, base, texts, proposers)
+        gate = night(world, worker, run=run, rules=rules).evolver
+        gate = gate._admission("ask", tasks, Context(skill="ask"))
+        asyncio.run(gate.decide(base, candidates))
+        return candidates
+
+    worker = PlantedWorker(base=0.5)
+    decide("night-1", tasks[:8], ["effect: a 0"], ["one"], worker)
+    decide("night-2", tasks[8:], ["effect: b 0"], ["two"], worker)
+    both = (["effect: c 0", "effect: d 0"], ["one", "two"])
+    with pytest.raises(MemoryError):
+        decide("night-3", tasks, *both, Dying(worker))
+    first, second = decide("night-3", tasks, *both, worker)
+
+    assert list(registrations(world, "night-3")) == [first.id]
+    assert first.result.used == 8
+    assert "spent for proposer two" in second.reasons[0]
+
+
 def test_families_that_have_bet_do_not_bet_again(tmp_path):
     """With inference over families, tasks added to a family that has bet are left out."""
     world = make_world(tmp_path, [skill("ask", BODY)])
