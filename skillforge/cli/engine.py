@@ -153,8 +153,10 @@ class Engine:
             on_expected=self.progress.expect,
         )
 
-    def evolver(self, run: Run, *, cohort_size: int) -> Evolver:
-        """Return what evolves skills within a run."""
+    def evolver(
+        self, run: Run, *, cohort_size: int, library: Mapping[str, str] | None = None
+    ) -> Evolver:
+        """Return what evolves skills within a run; a library is one for `context_retriever`."""
         return Evolver(
             bench=self.bench(run),
             curator=self.session.curator,
@@ -162,14 +164,23 @@ class Engine:
             rules=self.rules,
             settings=self.evolve_settings,
             proposer=self.proposer,
-            retriever=self.context_retriever(),
+            retriever=self.context_retriever(library),
             make_retriever=self.session.retriever,
             cohort_size=cohort_size,
         )
 
-    def context_retriever(self) -> Retriever | None:
-        """Return the base library's retriever, where tasks are given more than one skill."""
-        return self.session.retriever() if self.evolve_settings.k > 1 else None
+    def context_retriever(self, library: Mapping[str, str] | None = None) -> Retriever | None:
+        """Return the retriever of a library, where tasks are given more than one skill.
+
+        Args:
+            library: Version by skill; None means what is served.
+        """
+        if self.evolve_settings.k <= 1:
+            return None
+        if library is None:
+            return self.session.retriever()
+        package = self.session.curator.package
+        return self.session.retriever({name: package(name, v) for name, v in library.items()})
 
     def close(self, run: Run, stopped_by: str = "done") -> dict[str, Any]:
         """Close a run and return its spend."""

@@ -17,7 +17,7 @@ from skillforge.workflows.calibrate import Calibration, calibrate, last_calibrat
 from skillforge.workflows.candidates import SkillReport
 from skillforge.workflows.contrast import freeze_context, salt_of, spread
 from skillforge.workflows.evaluate import Evaluation, evaluate
-from skillforge.workflows.nightly import Nightly, NightlySettings, NightReport
+from skillforge.workflows.nightly import Nightly, NightlySettings, NightReport, planned_night
 from skillforge.workflows.runs import GOES_ON, STARTS_ANEW
 
 P = ParamSpec("P")
@@ -178,7 +178,7 @@ def night_order(engine: Engine) -> list[str]:
 
 
 async def run_night(engine: Engine, order: list[str]) -> tuple[NightReport, Spent]:
-    """Run one night over some skills, in this order.
+    """Run one night over some skills, in this order; one that goes on keeps its own.
 
     Raises:
         InfraError: The model cannot be reached; asking again goes on with the run.
@@ -186,10 +186,13 @@ async def run_night(engine: Engine, order: list[str]) -> tuple[NightReport, Spen
     session, settings = engine.session, engine.session.project.settings.nightly
     _warn_of_replicates(engine, engine.rules.replicates)
     audits = {"library_audits": settings.library_audits}
-    run = engine.open("nightly", {"skills": order, **audits, **engine.evolving})
+    run = engine.open("nightly", {"skills": list(settings.skills), **audits, **engine.evolving})
+    state = session.curator.state
+    served = {name: state.skill(name).current for name in state.served}
+    order, library = planned_night(session.ledger, run.id, order, served)
     cohort_size = len(order) * engine.evolve_settings.max_confirm
     night = Nightly(
-        evolver=engine.evolver(run, cohort_size=cohort_size),
+        evolver=engine.evolver(run, cohort_size=cohort_size, library=library),
         suite=engine.suite,
         settings=NightlySettings(skills=tuple(order), **audits),
         make_retriever=session.retriever,

@@ -123,6 +123,11 @@ class _Work:
         if record is not None:
             self.versions[skill, version] = replace(record, promoted=promoted)
 
+    def unstage(self, skill: str, candidate: str) -> None:
+        """Let a candidate wait no longer: it went on betting, or its neighbours did, and lost."""
+        waiting = self.staged.get(skill, ())
+        self.set_staged(skill, (s for s in waiting if s.candidate != candidate))
+
     def set_staged(self, skill: str, staged: Iterable[Staged]) -> None:
         found = tuple(staged)
         if found:
@@ -208,10 +213,8 @@ def _decided(work: _Work, event: Event) -> None:
         "rolled_back": Status.ROLLED_BACK,
     }.get(data["decision"], Status.REJECTED)
     work.set_outcome(data["skill"], data["version"], status)
-    if status is not Status.CANDIDATE:  # what waits to be adopted went on betting, and lost
-        waiting = work.staged.get(data["skill"], ())
-        lost = data["candidate"]
-        work.set_staged(data["skill"], (s for s in waiting if s.candidate != lost))
+    if status is not Status.CANDIDATE:
+        work.unstage(data["skill"], data["candidate"])
 
 
 def _neighbours_decided(work: _Work, event: Event) -> None:
@@ -219,6 +222,7 @@ def _neighbours_decided(work: _Work, event: Event) -> None:
     work.spend(data)
     if data["decision"] != "probation":
         work.decisions[data["candidate"]] = data
+        work.unstage(data["skill"], data["candidate"])
     if data["decision"] == "rejected_harm":
         work.set_outcome(data["skill"], data["version"], Status.REJECTED)
 

@@ -47,22 +47,31 @@ _FIELDS = tuple(sorted(Rollout.__dataclass_fields__))
 
 
 def registered_outcomes(
-    events: Callable[..., Iterable[Event]], run: str, registration: Registration
+    events: Callable[..., Iterable[Event]],
+    run: str,
+    registration: Registration,
+    *,
+    decided: str = "gate.decided",
 ) -> list[Pair | Void]:
     """Join the two arms of a registration along its order, over the completed prefix.
 
     The two rollouts of a pair are always of one run: base rollouts are shared within a run only.
+    What a run does after its decision counts for nothing, such as the retry, for another candidate,
+    of a rollout that failed.
 
     Args:
         events: Reads events as `skillforge.ports.Ledger.events` does.
         run: The run of the registration.
         registration: What was registered; earlier runs that it carries are read as well.
+        decided: Kind of the event that holds the decision.
     """
-    arms = (registration.base, registration.version)
+    arms, about = (registration.base, registration.version), (registration.candidate,)
     joined: list[Pair | Void] = []
     for leg, order in registration.legs(run):
-        rollouts = map(read_rollout, events(run=leg, kinds=ROLLOUTS, about=arms))
-        found = _join(rollouts, registration, order)
+        ends = [event.seq for event in events(run=leg, kinds=(decided,), about=about)]
+        stored = events(run=leg, kinds=ROLLOUTS, about=arms)
+        before = (e for e in stored if not ends or e.seq < ends[0])
+        found = _join(map(read_rollout, before), registration, order)
         joined += found
         if len(found) < len(order):
             break

@@ -99,7 +99,9 @@ class Admission:
         """
         known = registered(self.bench, self.skill)
         missing = [c for c in candidates if c.id not in known]
-        going, fresh = self._with_fresh_tasks(base, missing)
+        # One that is missing beside others was left out before the run was cut off.
+        tasks = self.tasks if len(missing) == len(candidates) else ()
+        going, fresh = self._with_fresh_tasks(base, missing, tasks)
         if going:
             seed, salt = self.bench.seed, salt_of(self.skill)
             fewest = FEWEST_FAMILIES if any(c.standing is None for c in going) else 1
@@ -124,14 +126,14 @@ class Admission:
         return [known[candidate.id] for candidate in candidates if candidate.id in known]
 
     def _with_fresh_tasks(
-        self, base: Package, candidates: Sequence[Candidate]
+        self, base: Package, candidates: Sequence[Candidate], tasks: Sequence[Task]
     ) -> tuple[list[Candidate], list[Task]]:
-        """Return the candidates that go on, and the tasks that none of them has spent.
+        """Return the candidates that go on, and those of some tasks that none of them has spent.
 
         One that would leave no task to those before it ends here; if it is carried, it stays as it
         is until there are more.
         """
-        fresh, going = list(self.tasks), list[Candidate]()
+        fresh, going = list(tasks), list[Candidate]()
         for candidate in candidates:
             spent = self.curator.state.spent_by(self._lineage(candidate))
             left = [t for t in fresh if t.id not in spent and t.family not in self._bet(candidate)]

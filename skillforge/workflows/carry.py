@@ -1,7 +1,8 @@
 """Carry: the candidates of a skill that an earlier run left undecided, and what they stand on.
 
-A candidate without a verdict goes on betting if it is on probation or its E is above 1: below, E
-would gain by beginning anew, which is what a new proposal of the same edit does. It goes on against
+A candidate without a verdict goes on betting if it is proven or its E is above 1: below, E would
+gain by beginning anew, which is what a new proposal of the same edit does. One that needs no more
+tasks still goes on until it has been staged and its neighbours checked. Each goes on against
 the base it was measured against and no other; while another version is served it waits, its E
 frozen. If that is the user's own work and no accepted edit, the edit is proposed once more for it.
 """
@@ -21,15 +22,20 @@ from skillforge.workflows.candidates import Candidate, Standing, candidate_id
 from skillforge.workflows.confirm import read_result
 from skillforge.workflows.curate import Curator
 from skillforge.workflows.journal import Journal
+from skillforge.workflows.neighbours import is_checked
 from skillforge.workflows.propose import Proposal
 
 _UNDECIDED = (Decision.PROBATION, Decision.INSUFFICIENT_EVIDENCE)
 
 
 def undecided(curator: Curator, suite: str, skill: str, base: str) -> list[Candidate]:
-    """Return the candidates that may go on against a base version, most evidence first."""
+    """Return the candidates that may go on against a base version, most evidence first.
+
+    Those that need no more tasks come last, so that they take no place of one that does.
+    """
     waiting = dict(_waiting(curator, suite, skill))
-    ranked = sorted(waiting, key=lambda name: waiting[name].e_value, reverse=True)
+    rank = {name: (not s.satisfied, s.e_value) for name, s in waiting.items()}
+    ranked = sorted(rank, key=lambda name: rank[name], reverse=True)
     mine = [name for name in ranked if waiting[name].registration.base == base]
     found = (_read(curator, name, waiting[name]) for name in mine)
     return [candidate for candidate in found if candidate is not None]
@@ -140,7 +146,9 @@ def _waiting(curator: Curator, suite: str, skill: str) -> Iterator[tuple[str, St
         if version is None or version.status is not Status.CANDIDATE or name in state.reserved:
             continue
         standing = standing_of(curator.ledger, name)
-        if standing is not None and _of_suite(standing, suite) and _goes_on(standing):
+        ready = any(s.candidate == name for s in state.staged.get(skill, ()))
+        ready = ready and is_checked(curator.ledger, name)
+        if standing is not None and _of_suite(standing, suite) and _goes_on(standing, ready):
             yield name, standing
 
 
@@ -148,9 +156,9 @@ def _of_suite(standing: Standing, suite: str) -> bool:
     return standing.registration.lineage.startswith(f"{suite}/")
 
 
-def _goes_on(standing: Standing) -> bool:
+def _goes_on(standing: Standing, ready: bool) -> bool:
     if standing.result.decision is Decision.PROBATION:
-        return not standing.satisfied
+        return not (ready and standing.satisfied)
     return not standing.result.withheld and standing.e_value > 1
 
 

@@ -31,10 +31,14 @@ class Cohorts:
     versions: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Skill and version by candidate."""
     moved: dict[str, None] = field(default_factory=dict)
-    """Closed cohorts of which a member has been decided anew since."""
+    """Closed cohorts of which a member was decided anew, checked or served again since."""
     _proposed: set[str] = field(default_factory=set)
     _found: dict[str, CohortMember] = field(default_factory=dict)
     _staged: dict[tuple[str, str], str] = field(default_factory=dict)
+    _gone: set[tuple[str, str]] = field(default_factory=set)
+    """Versions that were rolled back or retired and have not come back since."""
+    _unchecked: set[str] = field(default_factory=set)
+    """Candidates whose neighbours' check was cut off, until they are checked or adopted by hand."""
 
     def size(self, cohort: str) -> int:
         """Return how many candidates a cohort has started."""
@@ -50,9 +54,11 @@ class Cohorts:
 
         Every candidate that was registered counts, also one that never came to a decision: its
         e-value is then 1, the value at which it started. One that reached probation's evidence but
-        was not staged, or was rolled back since, is not to be served, and so is no discovery.
+        was not staged, or was rolled back or retired since, is not to be served, and so is no
+        discovery; nor is one as long as it is not known what it does to its neighbours.
         """
-        standing = set(self._staged.values())
+        staged = {c for version, c in self._staged.items() if version not in self._gone}
+        standing = staged - self._unchecked
         return [self._member(c, c in standing) for c, home in self.homes.items() if home == cohort]
 
     def _member(self, candidate: str, standing: bool) -> CohortMember:
@@ -75,14 +81,31 @@ class Cohorts:
                 self.versions[candidate] = (data["skill"], data["version"])
             case "gate.decided":
                 self._decide(candidate, data)
-            case "version.staged":
-                self._staged[data["skill"], data["version"]] = candidate
-            case "version.rolled_back":
-                self._staged.pop((data["skill"], data["from"]), None)
-            case "version.withdrawn":
-                self._staged.pop((data["skill"], data["version"]), None)
+            case "neighbours.decided":
+                self._check(candidate, data)
+            case "version.adopted" if candidate in self._unchecked:
+                self._unchecked.discard(candidate)
+                self._move(candidate)
             case "cohort.closed":
                 self._close(event)
+            case _:
+                self._serve(event.kind, data)
+
+    def _serve(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Note which versions wait or are served, and which left the library."""
+        version = data.get("skill", ""), data.get("version", "")
+        match kind:
+            case "version.staged":
+                self._staged[version] = data["candidate"]
+            case "version.withdrawn":
+                self._staged.pop(version, None)
+            case "skill.retired":
+                self._gone.add(version)
+            case "version.rolled_back":
+                self._gone.add((data["skill"], data["from"]))
+                self._come_back(version)
+            case "skill.restored":
+                self._come_back(version)
 
     def _decide(self, candidate: str, data: Mapping[str, Any]) -> None:
         self._found[candidate] = CohortMember(
@@ -90,9 +113,25 @@ class Cohorts:
             decision=Decision(data["decision"]),
             e_value=data["confirm"]["e_charged"],
         )
+        self._move(candidate)
+
+    def _move(self, candidate: str) -> None:
         home = self.homes.get(candidate, OPEN)
         if home != OPEN:
             self.moved[home] = None
+
+    def _come_back(self, version: tuple[str, str]) -> None:
+        if version in self._gone:
+            self._gone.discard(version)
+            self._move(self._staged.get(version, ""))
+
+    def _check(self, candidate: str, data: Mapping[str, Any]) -> None:
+        self._move(candidate)
+        self._unchecked.discard(candidate)
+        if data["decision"] != Decision.PROBATION:
+            self._staged.pop((data["skill"], data["version"]), None)
+        elif data["found"]["stopped_by"]:
+            self._unchecked.add(candidate)
 
     def _close(self, event: Event) -> None:
         cohort = event.data.get("cohort", event.run)
@@ -109,9 +148,13 @@ KINDS = (
     "candidate.proposed",
     "gate.registered",
     "gate.decided",
+    "neighbours.decided",
     "version.staged",
+    "version.adopted",
     "version.rolled_back",
     "version.withdrawn",
+    "skill.retired",
+    "skill.restored",
     "cohort.closed",
 )
 """Kinds of event that say something of candidates and cohorts."""

@@ -270,5 +270,18 @@ def planned(bench: Bench, state: LibraryState) -> tuple[Edits, dict[str, str]]:
     )
     library = served | {edit.skill: edit.parent for edit in standing if edit.skill in served}
     data = {"edits": [asdict(edit) for edit in standing], "library": library}
+    if _is_measured(bench, data):
+        standing, data = (), {"edits": [], "library": library}
     bench.ledger.append([NewEvent(kind="composition.planned", data=data, run=bench.run)])
     return standing, library
+
+
+def _is_measured(bench: Bench, plan: Mapping[str, object]) -> bool:
+    """Whether an earlier night measured the same edits in the same library to the end.
+
+    What waits to be adopted is staged anew every night; tried at α each time, edits without a joint
+    loss would be taken back sooner or later.
+    """
+    closed = {event.run for event in bench.ledger.events(kinds=("cohort.closed",))}
+    planned = bench.ledger.events(kinds=("composition.planned",))
+    return any(event.run in closed and event.data == plan for event in planned)

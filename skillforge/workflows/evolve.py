@@ -101,7 +101,9 @@ class Evolver:
             SuiteError: The suite has no tasks for it in one of the splits.
             InfraError: The model cannot be reached.
         """
-        record = require_served(self.curator.state, skill)
+        record = self.curator.state.skills.get(skill)
+        if record is None or not self._journal.has_started(skill):  # it may have retired it since
+            record = require_served(self.curator.state, skill)
         report = SkillReport(suite=self.suite.name, skill=skill, base=record.current)
         tasks = {split: self._tasks(skill, split) for split in (*Split,) if split != Split.SEALED}
         every = [t for group in tasks.values() for t in group]
@@ -138,6 +140,8 @@ class Evolver:
             candidate = carry.watched(curator, self.suite.name, skill)
         if candidate is None or candidate.standing is None:
             return
+        if candidate.standing.run == self.bench.run:
+            return  # this run adopted it before it was cut off, and comes to it again
         report.candidates.append(candidate)
         try:
             if candidate.decision is not Decision.ROLLED_BACK:

@@ -22,6 +22,11 @@ class Journal:
     ledger: Ledger
     run: str
 
+    def has_started(self, skill: str) -> bool:
+        """Whether this run has begun to edit a skill."""
+        events = self.ledger.events(run=self.run, kinds=("evolve.started",))
+        return any(event.data["skill"] == skill for event in events)
+
     def started(
         self, skill: str, current: str, carried: Sequence[str]
     ) -> tuple[str, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from skillforge.core.gate import Decision
 from skillforge.core.package import Package
 from skillforge.core.task import Split, Suite
 from skillforge.errors import BudgetSpent, SkillError
+from skillforge.ports import Ledger
 from skillforge.workflows.audit import Exposure, LibraryAudit, audit_skill, exposures
 from skillforge.workflows.candidates import SkillReport
 from skillforge.workflows.cohorts import close_cohorts
@@ -70,6 +71,21 @@ class NightReport:
             "unmeasured": self.unmeasured,
             "library_digest": self.library_digest,
         }
+
+
+def planned_night(
+    ledger: Ledger, run: str, order: Sequence[str], library: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return order of the skills and served versions as they were when a night began.
+
+    What a night adopts or retires changes what would come first, and what stands beside a skill; a
+    rerun goes on as it was planned.
+    """
+    for event in ledger.events(run=run, kinds=("night.planned",)):
+        return list(event.data["skills"]), dict(event.data["library"])
+    data = {"skills": list(order), "library": dict(library)}
+    ledger.append([NewEvent(kind="night.planned", data=data, run=run)])
+    return list(order), dict(library)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 from support import small_project
 from support.processes import ProcessServer
-from support.small_project import event_counts, events, folder_bytes, write_project
+from support.small_project import (
+    SKILLS,
+    event_counts,
+    events,
+    folder_bytes,
+    write_project,
+    write_skill,
+)
 
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.core.library_fold import FOLDED, fold
@@ -116,6 +123,27 @@ def test_evolve_killed_again_and_again_ends_as_if_undisturbed(
     for kind, count in event_counts(undisturbed).items():
         assert kind == "rollout.finished" or event_counts(root)[kind] == count
     assert state(processes, root) == state(processes, undisturbed)
+
+
+def test_a_killed_night_goes_on_as_it_was_planned(server, processes, tmp_path):
+    """Whatever would come first by now (what it adopted changes that), it keeps its own order."""
+    shout, *others = SKILLS
+    few = {name: SKILLS[name] for name in others}
+    root = write_project(tmp_path / "project", server.url, skills=few)
+    night = ("nightly", "--suite", "small", "--json")
+    killed = processes.start(*night, cwd=root).kill_when(
+        lambda: event_counts(root)["rollout.finished"] > 0
+    )
+    assert killed.code == -signal.SIGKILL
+    write_skill(root / "skills", shout, *SKILLS[shout])
+    again = processes.start(*night, cwd=root)
+    ended = again.kill_when(lambda: "evolving" in again.stderr)
+
+    assert "going on with" in ended.stderr
+    assert event_counts(root)["run.started"] == 1
+    (planned,) = events(root, "night.planned")
+    assert planned["skills"] == ["mumble", "yell"]
+    assert sorted(planned["library"]) == sorted(others)
 
 
 def large_project(root: Path, url: str) -> Path:

@@ -13,11 +13,17 @@ from skillforge.workflows.journal import Journal
 from skillforge.workflows.propose import Proposal
 
 
-def propose(world: World, run: str, base: Package, contents: Sequence[str]) -> list[Candidate]:
-    """Write one candidate for each text into the ledger, as a run of `evolve` does."""
+def propose(
+    world: World, run: str, base: Package, contents: Sequence[str], proposers: Sequence[str] = ()
+) -> list[Candidate]:
+    """Write one candidate for each text into the ledger, as a run of `evolve` does.
+
+    Of one author, unless a proposer is named for each.
+    """
     journal = Journal(ledger=world.ledger, run=run)
     edits = [Edit(op="CREATE", content=content, summary="a text") for content in contents]
-    proposals = [Proposal(proposer="author", edit=edit) for edit in edits]
+    names = proposers or ["author"] * len(edits)
+    proposals = [Proposal(proposer=n, edit=e) for n, e in zip(names, edits, strict=True)]
     journal.remember(base.name, proposals, {})
     candidates = [
         Candidate(

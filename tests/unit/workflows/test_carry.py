@@ -12,6 +12,7 @@ from skillforge.core.events import NewEvent
 from skillforge.core.gate import Decision, GateRules, Registration, decide
 from skillforge.core.package import Package
 from skillforge.core.records import registered_outcomes
+from skillforge.core.rollout import Attempt, Failure, FailureKind
 from skillforge.core.task import Split, Task
 from skillforge.errors import SkillError
 from skillforge.workflows import carry
@@ -336,6 +337,23 @@ def test_carried_candidates_are_bounded_and_the_strongest_goes_first(tmp_path):
     assert worthless.id not in [c.id for c in waiting]
 
 
+def test_what_needs_no_more_tasks_takes_no_place_of_what_does(tmp_path):
+    """Proven beyond need but not staged, it waits behind a candidate that has yet to be proven."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    base = world.curator.package("ask")
+    proven, weak = propose(world, "night-1", base, ["effect: b +1.0", "effect: a +0.6"])
+    confirm = suite(["ask"]).select(skill="ask", split=Split.CONFIRM)
+    rules = GateRules(max_tasks=8, fdr=0.9)
+    gate = night(world, PlantedWorker(base=0.0), run="night-1", rules=rules, cohort_size=1)
+    gate = gate.evolver._admission("ask", confirm, Context(skill="ask"))
+    asyncio.run(gate.decide(base, [proven, weak]))
+
+    assert proven.standing.satisfied
+    assert 1 < weak.standing.e_value < 20
+    waiting = carry.undecided(world.curator, "planted", "ask", base.version)
+    assert [c.id for c in waiting] == [weak.id, proven.id]
+
+
 def on_probation(root, worker):
     """Return a world in which one edit is served on probation: E is 43, its cohort asks for 50."""
     world = make_world(root, [skill("ask", BODY)])
@@ -491,6 +509,32 @@ def test_a_second_night_cut_off_after_its_registration_ends_as_if_undisturbed(tm
     assert replay(cut.ledger).problems == ()
 
 
+def test_who_was_left_out_for_want_of_tasks_is_left_out_after_a_crash(tmp_path):
+    """Two lineages have spent one half each; the second of the pair does not bet on its own."""
+    world, rules = make_world(tmp_path, [skill("ask", BODY)]), GateRules(max_tasks=8)
+    base = world.curator.package("ask")
+    tasks = suite(["ask"], confirm=16).select(skill="ask", split=Split.CONFIRM)
+
+    def decide(run, tasks, texts, proposers, worker):
+        candidates = propose(world, run, base, texts, proposers)
+        gate = night(world, worker, run=run, rules=rules).evolver
+        gate = gate._admission("ask", tasks, Context(skill="ask"))
+        asyncio.run(gate.decide(base, candidates))
+        return candidates
+
+    worker = PlantedWorker(base=0.5)
+    decide("night-1", tasks[:8], ["effect: a 0"], ["one"], worker)
+    decide("night-2", tasks[8:], ["effect: b 0"], ["two"], worker)
+    both = (["effect: c 0", "effect: d 0"], ["one", "two"])
+    with pytest.raises(MemoryError):
+        decide("night-3", tasks, *both, Dying(worker))
+    first, second = decide("night-3", tasks, *both, worker)
+
+    assert list(registrations(world, "night-3")) == [first.id]
+    assert first.result.used == 8
+    assert "spent for proposer two" in second.reasons[0]
+
+
 def test_families_that_have_bet_do_not_bet_again(tmp_path):
     """With inference over families, tasks added to a family that has bet are left out."""
     world = make_world(tmp_path, [skill("ask", BODY)])
@@ -508,6 +552,78 @@ def test_families_that_have_bet_do_not_bet_again(tmp_path):
 
     assert registration.blocks[:32] == (2,) * 32
     assert not old & {family[t] for t in registration.fresh}
+    assert replay(world.ledger).problems == ()
+
+
+def test_a_night_that_was_killed_after_it_adopted_watches_nothing_of_its_own(tmp_path):
+    """The same night again reports each candidate once, as if undisturbed."""
+    world = make_world(tmp_path, [skill("ask", BODY)])
+    rules = GateRules(max_tasks=8, fdr=0.02)
+    first, of_skill = run_night(world, run="night-1", rules=rules)
+    assert of_skill.adopted
+
+    again, _ = run_night(world, run="night-1", rules=rules)
+    assert again.to_json() == first.to_json()
+
+
+@dataclass(slots=True)
+class Failing(PlantedWorker):
+    """A worker whose host fails some confirm tasks once, where one text is shown."""
+
+    left: int = 0
+
+    async def attempt(self, task: Task, skills: Sequence[Package], *, seed: int):
+        """Solve the task or not, or fail."""
+        if self.left and task.split is Split.CONFIRM and "effect: a" in skills[0].body:
+            self.left -= 1
+            gone = Failure(kind=FailureKind.INFRA, message="503", where="model")
+            return Attempt(output="", failure=gone)
+        return await PlantedWorker.attempt(self, task, skills, seed=seed)
+
+
+def test_a_retry_for_another_candidate_changes_no_decision(tmp_path):
+    """What is served on probation is the base of tonight's edits: the two share its rollouts."""
+    world, tasks = make_world(tmp_path, [skill("ask", BODY)]), suite(["ask"], confirm=60)
+    worker, rules = Failing(base=0.2, examples=0.15), GateRules(max_tasks=40, fdr=5e-10)
+    base = world.curator.package("ask")
+    (served,) = propose(world, "night-1", base, ["effect: a +0.75"])
+    world.curator.stage(
+        "ask",
+        served.package.version,
+        base=base.version,
+        run="night-1",
+        candidate=served.id,
+        evidence="probation",
+    )
+    world.curator.adopt("ask")
+    gate = night(world, worker, run="night-1", tasks=tasks, rules=rules).evolver
+    confirm = tasks.select(skill="ask", split=Split.CONFIRM)
+    gate = gate._admission("ask", confirm[:10], Context(skill="ask"))
+    asyncio.run(gate.decide(base, [served]))
+    worker.left = 4
+    _, report = run_night(world, worker, run="night-2", tasks=tasks, rules=rules)
+    watched, *new = (c for c in report.candidates if c.result)
+
+    assert watched.result.evidence.table.dropped["augmented"] == 4
+    voided = set(watched.result.evidence.voided)
+    assert voided & {task for c in new for task in c.standing.registration.order}
+    assert replay(world.ledger).problems == ()
+
+
+def test_what_is_proven_goes_on_once_its_base_is_served_again(tmp_path):
+    """Of two proven edits one is served; when that is taken back, the other is, at its E."""
+    body = BODY + "\n## Old way\n\neffect: old -0.3\n"
+    world = make_world(tmp_path, [skill("ask", body)])
+    worker, rules = PlantedWorker(base=0.45, examples=0.5), GateRules(max_tasks=100, fdr=0.9)
+    _, first = run_night(world, worker, run="night-1", rules=rules)
+    other = first.winners[1]
+    assert other.standing.satisfied
+    world.curator.roll_back("ask", reason="test")
+    _, second = run_night(world, worker, run="night-2", rules=rules)
+    (again,) = [c for c in second.candidates if c.id == other.id]
+
+    assert again.result.evidence == other.result.evidence
+    assert again in second.winners
     assert replay(world.ledger).problems == ()
 
 

@@ -97,3 +97,46 @@ def test_what_was_promoted_and_taken_back_helps_none(story):
 
     assert members[0].decision is Decision.INSUFFICIENT_EVIDENCE
     assert promote(members, 0.1) == ()
+
+
+@pytest.mark.parametrize("gone", ["skill.retired", "version.rolled_back"])
+def test_what_left_the_library_is_promoted_only_if_it_comes_back(story, gone):
+    """A retired or replaced version is no discovery; served again, it and its cohort count."""
+    about = {"skill": "ask", "from": "v-fair", "version": "v-fair", "reason": "", "evidence": {}}
+    story.add(gone, "n2", **about | ({"version": "v0"} if gone != "skill.retired" else {}))
+    assert promote(read_cohorts(story.ledger).members("n1"), 0.1) == ()
+    back = "skill.restored" if gone == "skill.retired" else gone
+    story.add(back, "n3", **about | {"from": "v0"})
+
+    cohorts = read_cohorts(story.ledger)
+    assert promote(cohorts.members("n1"), 0.1) == ("fair",)
+    assert list(cohorts.moved) == ["n1"]
+
+
+def check(story, name, decision, stopped_by=None):
+    """Let the neighbours of a candidate decide."""
+    about = {"candidate": name, "skill": "ask", "version": f"v-{name}", "lineage": "s/ask/p"}
+    found = {"stopped_by": stopped_by}
+    story.add("neighbours.decided", "n2", **about, decision=decision, unused=[], found=found)
+
+
+def test_who_harms_its_neighbours_is_not_promoted(story):
+    """Staged by an earlier night or not: what its neighbours reject is no discovery."""
+    check(story, "fair", "rejected_harm")
+    assert promote(read_cohorts(story.ledger).members("n1"), 0.1) == ()
+
+
+@pytest.mark.parametrize("then", ["checked", "adopted"])
+def test_who_waits_for_its_neighbours_is_not_promoted_before(story, then):
+    """A check that was cut off leaves it open until it is made, or the user adopts all the same."""
+    check(story, "fair", "probation", stopped_by="the budget is spent")
+    assert promote(read_cohorts(story.ledger).members("n1"), 0.1) == ()
+    if then == "checked":
+        check(story, "fair", "probation")
+    else:
+        about = {"candidate": "fair", "skill": "ask", "version": "v-fair"}
+        story.add("version.adopted", "", parent="v0", evidence="probation", **about)
+
+    cohorts = read_cohorts(story.ledger)
+    assert promote(cohorts.members("n1"), 0.1) == ("fair",)
+    assert list(cohorts.moved) == ["n1"]

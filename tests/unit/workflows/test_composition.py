@@ -3,12 +3,14 @@
 import asyncio
 
 import pytest
+from support.proposals import propose
 from support.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, skill, suite
 
+from skillforge.core.events import NewEvent
 from skillforge.core.gate import GateRules
 from skillforge.core.task import Split
 from skillforge.errors import BudgetSpent
-from skillforge.workflows.composition import AcceptedEdit, Composer, CompositionReport
+from skillforge.workflows.composition import AcceptedEdit, Composer, CompositionReport, planned
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.nightly import Nightly, NightlySettings
 from skillforge.workflows.replay import replay
@@ -190,3 +192,30 @@ def test_a_night_cut_off_before_the_joint_test_leaves_its_cohort_to_the_next(tmp
     assert [sorted(t["skills"]) for t in second["composition"]["tests"]] == [["oak", "pine"]]
     assert second["composition"]["rolled_back"] == []
     assert sorted(p["skill"] for p in second["promoted"]) == ["oak", "pine"]
+
+
+def test_what_waits_is_measured_together_once_for_each_library(world):
+    """Staged anew every night, the same edits are tried again only when something has changed."""
+    waiting = [propose(world, "n", world.curator.package(name), ["A line."])[0] for name in NAMES]
+
+    def night(run, count):
+        for candidate in waiting[:count]:
+            name, version = candidate.package.name, candidate.package.version
+            about = {"base": world.curator.state.skill(name).current, "evidence": "probation"}
+            world.curator.stage(name, version, run=run, candidate=candidate.id, **about)
+        edits, _ = planned(world.bench(PlantedWorker(), run=run), world.curator.state)
+        return len(edits)
+
+    def close(run):
+        data = {"cohort": run, "fdr": 0.1, "members": [], "promoted": []}
+        world.ledger.append([NewEvent(kind="cohort.closed", data=data, run=run)])
+
+    assert night("n-1", 2) == 2  # stopped by the budget: its cohort stays open
+    assert night("n-2", 2) == 2
+    close("n-2")
+    assert night("n-3", 2) == 0
+    close("n-3")
+    assert night("n-4", 3) == 3
+    close("n-4")
+    world.curator.retire(NAMES[-1], evidence={}, reason="test")
+    assert night("n-5", 3) == 3

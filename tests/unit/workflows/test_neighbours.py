@@ -9,7 +9,7 @@ from skillforge.analytics import decisions_frame
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import Decision, GateRules
 from skillforge.core.rollout import Attempt, Failure, FailureKind
-from skillforge.workflows.cohorts import OPEN, read_cohorts
+from skillforge.workflows.cohorts import OPEN, close_cohorts, read_cohorts
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.replay import replay
 from skillforge.workflows.retrieve import build_retriever
@@ -232,6 +232,51 @@ def test_a_check_that_was_cut_off_leaves_the_edit_waiting(tmp_path, rollouts):
     assert report.staged is not None
     assert report.stopped_by == found["stopped_by"]
     assert replay(world.ledger).problems == ()
+
+
+@pytest.mark.parametrize("fdr", [0.1, 1e-4])
+def test_a_check_that_was_cut_off_is_made_up_for(tmp_path, fdr):
+    """What waits is not promoted; the next night checks it, and what harms waits no longer."""
+    whole = make_world(tmp_path / "whole", [OAK, pine("+0.8")])
+    worker = PlantedWorker(base=0.2, examples=0.4)
+    asyncio.run(evolver(whole, worker).evolve("oak"))
+    beside = sum(
+        event.data["subject"].startswith("with")
+        for event in whole.ledger.events(kinds=("rollout.finished",))
+    )
+    world = make_world(tmp_path / "cut", [OAK, pine("+0.8")])
+    caps = Caps(rollouts=len(worker.calls) - beside)
+    asyncio.run(evolver(world, PlantedWorker(base=0.2, examples=0.4), caps=caps).evolve("oak"))
+    (waiting,) = world.curator.state.staged["oak"]
+    assert close_cohorts(world.curator, "run-1", fdr) == []
+
+    again = evolver(world, PlantedWorker(base=0.2, examples=0.4), run="run-2")
+    report = asyncio.run(again.evolve("oak"))
+    decisions = {found["candidate"]: found["decision"] for found in report.neighbours}
+    assert decisions[waiting.candidate] == "rejected_harm"
+    assert world.curator.state.staged == {}
+    promoted = [p["candidate"] for p in close_cohorts(world.curator, "run-2", fdr)]
+    assert waiting.candidate not in promoted
+    assert replay(world.ledger).problems == ()
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_who_waits_is_asked_about_its_neighbours_once(tmp_path, worker, changed):
+    """Tried every night at .20, an edit that harms nobody would fall; another library is asked."""
+    world = make_world(tmp_path, [OAK, pine("+0.4"), skill("elm", "# Elm\n\nElm.\n", "Elm.")])
+    for run in ("run-1", "run-2"):
+        night = evolver(world, worker, run=run, stage_only=True, max_confirm=1)
+        night.rules, night.cohort_size = GateRules(max_tasks=20), 1000
+        asyncio.run(night.evolve("oak"))
+        if changed and run == "run-1":
+            world.library.write(skill("elm", "# Elm\n\nTall.\n", "Elm."))
+            world.curator.sync()
+
+    first, *again = world.ledger.events(kinds=("neighbours.decided",))
+    about = (first.data["candidate"],)
+    assert first.data["decision"] == "probation"
+    assert len(list(world.ledger.events(kinds=("gate.registered",), about=about))) == 2
+    assert (first.data["candidate"] in [e.data["candidate"] for e in again]) is changed
 
 
 class ProcessEndError(Exception):

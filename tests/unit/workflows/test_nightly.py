@@ -7,7 +7,7 @@ from support.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, s
 from skillforge.core.gate import GateRules
 from skillforge.workflows.cohorts import OPEN, read_cohorts
 from skillforge.workflows.evolve import Evolver, EvolveSettings
-from skillforge.workflows.nightly import Nightly, NightlySettings
+from skillforge.workflows.nightly import Nightly, NightlySettings, planned_night
 from skillforge.workflows.replay import replay
 from skillforge.workflows.retrieve import build_retriever
 from skillforge.workflows.spend import Caps
@@ -117,12 +117,49 @@ def test_the_same_night_again_changes_nothing(tmp_path):
     assert second["skills"] == first["skills"]
 
 
+def test_a_killed_night_shows_beside_a_skill_what_it_showed_before(tmp_path):
+    """With two skills a task, what the night has adopted since changes nothing that it measured."""
+    world, worker = make_world(tmp_path, library()), PlantedWorker(base=0.2, examples=0.75)
+
+    def night():
+        again = nightly(world, worker)
+        served = {
+            name: world.curator.state.skill(name).current for name in world.curator.state.served
+        }
+        order, then = planned_night(world.ledger, "night-1", ["alpha", "beta"], served)
+        packages = {name: world.curator.package(name, version) for name, version in then.items()}
+        again.evolver.settings = EvolveSettings(k=2)
+        again.evolver.retriever = again.make_retriever(packages)
+        return asyncio.run(again.run(order)).to_json()
+
+    first, calls = night(), len(worker.calls)
+    assert first["skills"][0]["adopted"]
+    assert night()["skills"] == first["skills"]
+    assert len(worker.calls) == calls
+
+
+def test_a_night_killed_after_it_retired_what_it_evolved_goes_on(tmp_path):
+    """The skill is gone by then; the same night again ends the same, and promotes nothing of it."""
+    body = GOOD + "\n## Old way\n\neffect: old -0.3\n"
+    world = make_world(tmp_path, [skill("alpha", body), skill("beta", FINE)])
+    worker = PlantedWorker(base=0.45, examples=0.5)
+    first = asyncio.run(nightly(world, worker, max_tasks=120).run(["alpha"])).to_json()
+    calls, digest = len(worker.calls), world.curator.state.digest
+    assert [r["skill"] for r in first["retired"]] == ["alpha"]
+    assert first["promoted"] == []
+
+    again = asyncio.run(nightly(world, worker, max_tasks=120).run(["alpha"])).to_json()
+    assert again == first
+    assert (len(worker.calls), world.curator.state.digest) == (calls, digest)
+
+
 def test_what_is_proven_but_not_adopted_is_not_promoted(tmp_path):
     """Of two proven edits of one skill only the served one can be promoted; both count."""
     body = GOOD + "\n## Old way\n\neffect: old -0.3\n"
     world = make_world(tmp_path, [skill("alpha", body), skill("beta", FINE)])
-    worker = PlantedWorker(base=0.45, examples=0.5)
-    report = asyncio.run(nightly(world, worker, max_tasks=120).run(["alpha"])).to_json()
+    night = nightly(world, PlantedWorker(base=0.45, examples=0.5), max_tasks=120)
+    night.settings = NightlySettings(library_audits=0)
+    report = asyncio.run(night.run(["alpha"])).to_json()
 
     proven = [c for s in report["skills"] for c in s["candidates"] if c["decision"] == "probation"]
     assert len(proven) == 2
