@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 INTERVAL_TTY, INTERVAL_PIPE = 0.25, 10.0
 """Seconds between two looks at the numbers."""
+SAID = 300
+"""Characters of a failure's message."""
 
 
 @dataclass(slots=True)
@@ -62,9 +64,13 @@ class Progress:
             self._begun = self.clock()
 
     def rollout(self, rollout: Rollout) -> None:
-        """Count one finished rollout, and say so now and then."""
+        """Count one finished rollout, and say so now and then; say what failed first."""
         self._rollouts += 1
-        self._failures += rollout.failure is not None
+        if rollout.failure is not None:
+            if not self._failures:
+                said = " ".join(rollout.failure.message.split())[:SAID]
+                self.announce(f"the first failure, of {rollout.task}: {said}")
+            self._failures += 1
         self._usd += rollout.cost_usd
         now = self.clock()
         if now - self._shown < (INTERVAL_TTY if self.terminal else INTERVAL_PIPE):

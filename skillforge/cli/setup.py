@@ -18,7 +18,8 @@ from skillforge.cli.suites import suite_roots
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
 @click.option("--library", default="skills", show_default=True, help="Folder of the skills.")
 @click.option("--model", default="local/smollm2", show_default=True, help="Model of the worker.")
-def init(folder: Path, library: str, model: str) -> int:
+@json_option
+def init(folder: Path, library: str, model: str, as_json: bool) -> int:
     """Write a project file.
 
     Example: skillforge init --library skills
@@ -27,7 +28,9 @@ def init(folder: Path, library: str, model: str) -> int:
 
     path = write_project(folder, library=library, model=model)
     (folder / library).mkdir(parents=True, exist_ok=True)
-    click.echo(f"wrote {path}; put SKILL.md packages into {folder / library}")
+    data = {"project": str(path), "library": str(folder / library)}
+    said = f"wrote {path}; put SKILL.md packages into {folder / library}"
+    emit(data, as_json, lambda _: click.echo(said))
     return EXIT_OK
 
 

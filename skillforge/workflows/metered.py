@@ -52,7 +52,7 @@ class MeteredModel:
             try:
                 reply = await self.model.complete(request)
             except CallFailed as error:
-                call.cost = error.cost
+                call.cost, call.told = error.cost, error.cost == Cost()
                 raise
             except SkillforgeError:  # a wrong key or name: nothing was served
                 call.cost = Cost()

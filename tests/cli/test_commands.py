@@ -124,12 +124,12 @@ def test_the_line_in_help_says_what_the_docstring_says(name):
 
 @pytest.mark.parametrize("path", every_command(), ids="-".join)
 def test_reading_and_deciding_commands_take_json(path):
-    """All but `init` and the groups have --json; those that pay have every cap and a dry run."""
+    """All but the groups have --json; those that pay have every cap and a dry run."""
     command = cli.get_command(click.Context(cli), path[0])
     for name in path[1:]:
         command = command.commands[name]
     options = {option for p in command.params for option in p.opts}
-    if not isinstance(command, click.Group) and path != ("init",):
+    if not isinstance(command, click.Group):
         assert "--json" in options
     if path[0] in ("eval", "evolve", "nightly", "demo") or path[1:] == ("units",):
         caps = {"--max-usd", "--max-tokens", "--max-rollouts", "--max-minutes"}
@@ -154,9 +154,10 @@ def test_light_commands_load_no_heavy_library(root):
 
 def test_init_writes_a_project_once(processes, tmp_path):
     """`init` writes a file that loads and a library folder; a second one is refused."""
-    done = processes.run("init", "new", "--library", "my skills", "--model", MODEL, cwd=tmp_path)
-    assert done.code == 0
-    assert "skillforge.toml" in done.stdout
+    done = processes.run(
+        "init", "new", "--library", "my skills", "--model", MODEL, "--json", cwd=tmp_path
+    )
+    assert "skillforge.toml" in result(done, 0)["project"]
     assert (tmp_path / "new" / "my skills").is_dir()
     assert result(processes.run("list", "--json", cwd=tmp_path / "new"), 0)["skills"] == []
     before = folder_bytes(tmp_path / "new")

@@ -3,6 +3,7 @@
 from support import batch
 
 from skillforge.cli.progress import Progress
+from skillforge.core.rollout import Failure, FailureKind, Rollout
 
 
 def rollouts(tmp_path, progress, count=30):
@@ -50,6 +51,35 @@ def test_a_pipe_gets_plain_lines(tmp_path, capsys):
     assert "\x1b" not in err
     assert err.splitlines()[-1].endswith("next: [bold]shout[/]")
     assert "rollouts" in err.splitlines()[0]
+
+
+def test_the_first_failure_is_named_once(capsys):
+    """A worker that fails at every task says why while it can still be stopped."""
+    progress = Progress(terminal=False)
+    failure = Failure(kind=FailureKind.AGENT, message="work:work:\nTypeError", where="worker")
+    failed = Rollout(
+        key="k",
+        task="t/1",
+        family="t",
+        arm="base",
+        subject="",
+        replicate=0,
+        score=0.0,
+        output_blob="",
+        purpose="eval",
+        parallel=1,
+        failure=failure,
+        finish_reason="",
+        prompt_tokens=0,
+        completion_tokens=0,
+        cost_usd=0.0,
+        seconds=0.0,
+    )
+    progress.rollout(failed)
+    progress.rollout(failed)
+
+    assert capsys.readouterr().err.count("the first failure, of t/1: work:work: TypeError\n") == 1
+    assert "2 failed" in progress.line()
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(tmp_path, capsys, monkeypatch):
