@@ -45,6 +45,10 @@ class AsyncioExecutor:
             try:
                 while (entry := await arrivals.next_of(entries)) is not None:
                     arrivals.add(land(entry[0], await attempt(entry[1])))
+            except asyncio.CancelledError:
+                if _is_cancelled():
+                    raise
+                arrivals.errors.append(RuntimeError("an attempt was cancelled from within"))
             except Exception as error:  # noqa: BLE001 - raised again once the others have landed
                 arrivals.errors.append(error)
             finally:
@@ -61,6 +65,12 @@ class AsyncioExecutor:
             await asyncio.gather(*lanes, return_exceptions=True)
         if arrivals.errors:
             raise arrivals.errors[0]
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody has asked this task to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 @dataclass(slots=True)

@@ -367,19 +367,28 @@ def _driven(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def _told_of_interrupts(work: Coroutine[Any, Any, Result]) -> Result:
-    """Do the work, and say what the first interrupt does; asyncio's own handler does it."""
-    before = signal.getsignal(signal.SIGINT)
+    """Do the work, and say what the first interrupt does; asyncio's own handler does it.
+
+    A polite end (SIGTERM, as `timeout` and schedulers send it) is an interrupt as well.
+    """
+    interrupt = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     def on_interrupt(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, before)
+        restore()
         click.echo("finishing what is in flight; press Ctrl-C again to stop now", err=True)
-        if callable(before):
-            before(number, frame)
+        if callable(interrupt):
+            interrupt(number, frame)
 
-    if current_thread() is not main_thread() or not callable(before):
+    if current_thread() is not main_thread() or not callable(interrupt):
         return await work
-    signal.signal(signal.SIGINT, on_interrupt)
+    for number in before:
+        signal.signal(number, on_interrupt)
     try:
         return await work
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()

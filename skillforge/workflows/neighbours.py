@@ -126,15 +126,18 @@ class NeighbourCheck:
         lineage = f"{self.suite.name}/{base.name}/{candidate.proposal.proposer}/neighbours"
         measured = {task.skill for task in self.suite.select(split=Split.CONFIRM)}
         near: list[Hit] = []
-        contrasts: list[Registration] = []
+        affected: dict[str, list[Task]] = {}
         if measured & library.keys() - {base.name}:
             edited = self.make_retriever({**library, base.name: candidate.package})
             near = edited.neighbours(base.name, self.count)
-            affected = self._affected(near, library, edited, self.curator.state.spent_by(lineage))
-            contrasts = [
-                self._contrast(candidate, base, neighbour, tasks, lineage)
-                for neighbour, tasks in affected.items()
-            ]
+            affected = self._affected(near, library, edited)
+        used = self.curator.state.spent_by(lineage)
+        fresh = {name: [t for t in tasks if t.id not in used] for name, tasks in affected.items()}
+        contrasts = [
+            self._contrast(candidate, base, neighbour, tasks, lineage)
+            for neighbour, tasks in fresh.items()
+            if tasks
+        ]
         data = {
             "candidate": candidate.id,
             "skill": base.name,
@@ -143,6 +146,7 @@ class NeighbourCheck:
             "lineage": lineage,
             "library": {name: package.version for name, package in library.items()},
             "near": [{"skill": hit.skill, "score": hit.score} for hit in near],
+            "spent": [neighbour for neighbour, tasks in fresh.items() if not tasks],
             "contrasts": [registration.to_json() for registration in contrasts],
             "order": [task for registration in contrasts for task in registration.order],
         }
@@ -150,27 +154,18 @@ class NeighbourCheck:
         return self.bench.ledger.append([event])[0]
 
     def _affected(
-        self,
-        near: Sequence[Hit],
-        library: Mapping[str, Package],
-        edited: Retriever,
-        spent: frozenset[str],
+        self, near: Sequence[Hit], library: Mapping[str, Package], edited: Retriever
     ) -> dict[str, list[Task]]:
-        """Return the fresh tasks to which the edit shows something else, by neighbour."""
-        fresh = {
-            hit.skill: [
-                task
-                for task in self.suite.select(skill=hit.skill, split=Split.CONFIRM)
-                if task.id not in spent
-            ]
-            for hit in near
+        """Return the tasks to which the edit shows something else, by neighbour."""
+        groups = {
+            hit.skill: self.suite.select(skill=hit.skill, split=Split.CONFIRM) for hit in near
         }
-        tasks = [task for group in fresh.values() for task in group]
+        tasks = [task for group in groups.values() for task in group]
         after = edited.show(tasks, self.k)
         before = self.make_retriever(library).show(tasks, self.k)
         affected = {
             neighbour: [task for task in group if before[task.id] != after[task.id]]
-            for neighbour, group in fresh.items()
+            for neighbour, group in groups.items()
         }
         return {neighbour: tasks for neighbour, tasks in affected.items() if tasks}
 
@@ -302,16 +297,17 @@ def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) 
     near = [
         {**hit, **rows.get(hit["skill"], _row((), 1.0, False))} for hit in registered.data["near"]
     ]
+    spent = registered.data["spent"]
     return Verdict(
         standing=standing,
         unused=tuple(unused),
         found={
             "candidate": registered.data["candidate"],
-            "decision": _decision(standing, near).value,
+            "decision": _decision(standing, near, spent).value,
             "stopped_by": None if standing.final else stopped,
             "e_value": standing.average,
             "neighbours": near,
-            "reasons": [_because(standing, near, stopped)],
+            "reasons": [_because(standing, near, spent, stopped)],
         },
     )
 
@@ -339,10 +335,10 @@ def _row(outcomes: Sequence[Pair | Void], e_value: float, futile: bool) -> Repor
     }
 
 
-def _decision(standing: AverageHarm, near: Sequence[Report]) -> Decision:
+def _decision(standing: AverageHarm, near: Sequence[Report], spent: Sequence[str]) -> Decision:
     if standing.harmful:
         return Decision.REJECTED_HARM
-    return Decision.INSUFFICIENT_EVIDENCE if _hides(near) else Decision.PROBATION
+    return Decision.INSUFFICIENT_EVIDENCE if spent or _hides(near) else Decision.PROBATION
 
 
 def _hides(near: Sequence[Report]) -> bool:
@@ -351,7 +347,9 @@ def _hides(near: Sequence[Report]) -> bool:
     return with_ > without and mcnemar_exact(with_, without, "two-sided") <= DIFFERS
 
 
-def _because(standing: AverageHarm, near: Sequence[Report], stopped: str | None) -> str:
+def _because(
+    standing: AverageHarm, near: Sequence[Report], spent: Sequence[str], stopped: str | None
+) -> str:
     asked = [row for row in near if row["tasks"]]
     names = ", ".join(row["skill"] for row in near)
     said = ", ".join(
@@ -364,6 +362,11 @@ def _because(standing: AverageHarm, near: Sequence[Report], stopped: str | None)
         return f"{average} on their own tasks: {said}"
     if _hides(near):
         return f"verdict withheld: infrastructure fails its neighbours' tasks more often; {average}"
+    if spent:
+        return (
+            f"verdict withheld: all confirm tasks of {', '.join(spent)} that it shows something "
+            f"else are spent: add tasks to their confirm split; {average}"
+        )
     if not standing.final:
         return f"not adopted yet: the check of its neighbours was cut off ({stopped}); {average}"
     if not near:

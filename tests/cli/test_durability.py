@@ -90,14 +90,16 @@ def counted(path: Path) -> set[str]:
 # --- interrupts ---
 
 
-def test_one_interrupt_finishes_what_is_in_flight(processes, tmp_path):
-    """After Ctrl-C no new attempt begins; each that was under way is stored, then exit code 130."""
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_one_interrupt_finishes_what_is_in_flight(processes, tmp_path, sent):
+    """After Ctrl-C, or the end of a `timeout`, no new attempt begins; what is under way is stored.
+
+    The exit code is 130.
+    """
     with LoopbackServer(lambda body: slow(0.05, small_project.answer(body))) as server:
         root = write_project(tmp_path / "project", server.url, parallel=PARALLEL)
         command = processes.start(*EVAL, cwd=root)
-        ended = command.kill_when(
-            lambda: event_counts(root)["rollout.finished"] >= 6, signal.SIGINT
-        )
+        ended = command.kill_when(lambda: event_counts(root)["rollout.finished"] >= 6, sent)
         assert ended.code == 130
         assert "press Ctrl-C again" in ended.stderr
         finished = event_counts(root)["rollout.finished"]

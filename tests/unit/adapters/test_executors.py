@@ -134,6 +134,16 @@ def test_an_error_lets_those_in_flight_land_and_is_raised_then():
     assert asyncio.run(scene()) == [(2, "C"), (0, "A")]
 
 
+def test_an_attempt_that_is_cancelled_from_within_is_an_error():
+    """Nobody asked for it: it must not look like an item that was never begun."""
+
+    async def give_up(item):
+        raise asyncio.CancelledError
+
+    with pytest.raises(RuntimeError, match="cancelled from within"):
+        asyncio.run(collect(AsyncioExecutor(2), give_up, ["a"], []))
+
+
 def test_the_first_of_several_errors_is_raised():
     """Errors of the others that were in flight do not hide the cause."""
 

@@ -9,6 +9,7 @@ from skillforge.analytics import decisions_frame
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import Decision, GateRules
 from skillforge.core.rollout import Attempt, Failure, FailureKind
+from skillforge.core.task import Split
 from skillforge.workflows.cohorts import OPEN, close_cohorts, read_cohorts
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.replay import replay
@@ -194,6 +195,39 @@ def test_a_lineage_does_not_bet_on_a_neighbours_task_twice(world, worker):
     spent = world.curator.state.spent_by(decided.data["lineage"])
     assert spent == set(registered.data["order"]) - set(decided.data["unused"])
     assert 0 < len(spent) == used < len(registered.data["order"])
+
+
+def test_where_all_tasks_of_a_neighbour_are_spent_the_verdict_is_withheld(world, worker):
+    """An edit that nobody can be asked about any more is not served; the reason says what to do."""
+    pine = [t.id for t in suite(["oak", "pine"]).select(skill="pine", split=Split.CONFIRM)]
+    before = {
+        "candidate": "earlier",
+        "skill": "oak",
+        "version": "v",
+        "lineage": "planted/oak/examples/neighbours",
+    }
+    world.ledger.append(
+        [
+            NewEvent(kind="neighbours.registered", data={**before, "order": pine}, run="run-0"),
+            NewEvent(
+                kind="neighbours.decided",
+                data={
+                    **before,
+                    "decision": "probation",
+                    "unused": [],
+                    "found": {"stopped_by": None},
+                },
+                run="run-0",
+            ),
+        ]
+    )
+    report = asyncio.run(evolver(world, worker).evolve("oak"))
+    (found,) = report.neighbours
+
+    assert found["decision"] == "insufficient_evidence"
+    assert "all confirm tasks of pine" in found["reasons"][0]
+    assert "add tasks" in found["reasons"][0]
+    assert report.adopted is report.staged is None
 
 
 def test_the_verdict_is_recomputed_from_the_ledger(world, worker):
