@@ -39,7 +39,7 @@ from skillforge.workflows.metered import MeteredModel
 from skillforge.workflows.patience import Pace, PatientModel
 from skillforge.workflows.remote import Driver
 from skillforge.workflows.retrieve import Retriever
-from skillforge.workflows.runs import Run, close_run, open_run
+from skillforge.workflows.runs import DECIDE, Run, close_run, give_up, open_run
 from skillforge.workflows.spend import Caps
 from skillforge.workflows.trial import Bench
 
@@ -116,10 +116,12 @@ class Engine:
             self.progress.announce(f"going on with {run.id}, which is open")
             self._carry(run)
         for name, keys in run.otherwise.items():
-            self.progress.announce(
-                f"{name} stays open, for it was begun with another {', '.join(keys)}: this is a "
-                "run of its own"
-            )
+            why = f"it was begun with another {', '.join(keys)}: this is a run of its own"
+            if command in DECIDE:
+                give_up(self.session.ledger, name, stopped_by="given up")
+                self.progress.announce(f"{name} ends with what it has decided, for {why}")
+            else:
+                self.progress.announce(f"{name} stays open, for {why}")
         self.run = run
         return run
 

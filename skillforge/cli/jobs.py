@@ -155,16 +155,22 @@ async def audit_skill_units(engine: Engine, skill: str, *, tasks: int) -> tuple[
 def night_order(engine: Engine) -> list[str]:
     """Return the skills that a night evolves: those named, or all the suite has tasks for.
 
-    Never measured ones come first.
+    Never measured ones come first; one that is named and was retired since is passed over.
 
     Raises:
+        SkillError: One that is named is unknown, or all of them are retired.
         SuiteError: No served skill has tasks in the suite.
     """
     curator, settings = engine.session.curator, engine.session.project.settings.nightly
     if settings.skills:
-        for name in settings.skills:
+        retired = {name for name, skill in curator.state.skills.items() if not skill.served}
+        going = [name for name in settings.skills if name not in retired]
+        for name in going or settings.skills:
             require_served(curator.state, name)
-        return list(settings.skills)
+        for name in settings.skills:
+            if name in retired:
+                engine.progress.announce(f"{name} of [nightly] skills is retired: left out")
+        return going
     known = [name for name in curator.state.served if name in engine.suite.skills]
     if not known:
         if not curator.state.skills:

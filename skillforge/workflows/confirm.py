@@ -55,7 +55,7 @@ async def confirm(
             break
     results = {r.candidate: read_result(bench.ledger, bench.run, r) for r in registrations}
     for registration in registrations:
-        _record(bench, registration, results[registration.candidate])
+        _record(bench.ledger, bench.run, registration, results[registration.candidate])
     if spent is not None:
         raise spent
     return results
@@ -113,9 +113,16 @@ def registered(bench: Bench, skill: str) -> dict[str, Registration]:
     return {r.candidate: r for r in found if r.skill == skill}
 
 
-def _record(bench: Bench, registration: Registration, result: GateResult) -> None:
+def settle(ledger: Ledger, run: str) -> None:
+    """Decide all that a run has registered on what was bet by now, for it will not go on."""
+    for event in ledger.events(run=run, kinds=("gate.registered",)):
+        registration = Registration.from_json(dict(event.data))
+        _record(ledger, run, registration, read_result(ledger, run, registration))
+
+
+def _record(ledger: Ledger, run: str, registration: Registration, result: GateResult) -> None:
     """Write a decision down once."""
-    if _used(bench.ledger, bench.run, registration) is not None:
+    if _used(ledger, run, registration) is not None:
         return
     data = {
         "candidate": registration.candidate,
@@ -127,4 +134,4 @@ def _record(bench: Bench, registration: Registration, result: GateResult) -> Non
         "tried": registration.tried,
         **result.to_json(),
     }
-    bench.ledger.append([NewEvent(kind="gate.decided", data=data, run=bench.run)])
+    ledger.append([NewEvent(kind="gate.decided", data=data, run=run)])

@@ -82,14 +82,7 @@ class NeighbourCheck:
             await self._bet(registered, candidate)
         except BudgetSpent as spent:
             stopped = str(spent)
-        verdict = read_verdict(self.bench.ledger, registered, stopped)
-        kept = {
-            name: registered.data[name] for name in ("candidate", "skill", "version", "lineage")
-        }
-        data = {**kept, **verdict.to_json()}
-        event = NewEvent(kind="neighbours.decided", data=data, run=self.bench.run)
-        self.bench.ledger.append([event])
-        return verdict.found
+        return _decide(self.bench.ledger, registered, stopped)
 
     def _event(self, kind: str, candidate: Candidate) -> Event | None:
         about = (candidate.id,)
@@ -310,6 +303,23 @@ def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) 
             "reasons": [_because(standing, near, spent, stopped)],
         },
     )
+
+
+def settle(ledger: Ledger, run: str) -> None:
+    """Cut off every check of a run that will not go on; another run asks the neighbours again."""
+    decided = {e.data["candidate"] for e in ledger.events(run=run, kinds=("neighbours.decided",))}
+    for registered in ledger.events(run=run, kinds=("neighbours.registered",)):
+        if registered.data["candidate"] not in decided:
+            _decide(ledger, registered, "its run was given up")
+
+
+def _decide(ledger: Ledger, registered: Event, stopped: str | None) -> Report:
+    """Write the verdict down; return what the commands print of it."""
+    verdict = read_verdict(ledger, registered, stopped)
+    kept = {name: registered.data[name] for name in ("candidate", "skill", "version", "lineage")}
+    data = {**kept, **verdict.to_json()}
+    ledger.append([NewEvent(kind="neighbours.decided", data=data, run=registered.run)])
+    return verdict.found
 
 
 def is_checked(ledger: Ledger, candidate: str) -> bool:

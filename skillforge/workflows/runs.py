@@ -8,7 +8,9 @@ What a spent budget does to a run depends on what its command is for:
 - One that decides (`evolve`, `nightly`) ends with what is decided. The same command then starts
   another run with a budget of its own: given every night, each night has its caps.
 
-An interrupt, a crash or a model that cannot be reached leaves either kind open.
+An interrupt, a crash or a model that cannot be reached leaves either kind open. One that decides is
+given up when its command is given with other settings: what it has registered is decided on what it
+has bet, so that no candidate and no task waits for it for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from skillforge.core.digest import json_digest
 from skillforge.core.events import NewEvent
 from skillforge.core.library import LibraryState
 from skillforge.ports import Ledger
+from skillforge.workflows import confirm, neighbours
 
+DECIDE = ("evolve", "nightly")
+"""Commands whose runs end with what is decided."""
 GOES_ON = (
     "what was measured is kept and the run stays open: run the same command again with a larger "
     "cap to go on with it (minutes count anew)"
@@ -76,6 +81,14 @@ def open_run(ledger: Ledger, state: LibraryState, command: str, request: Mapping
     }
     otherwise = {run: keys for run, keys in beside.items() if not {"skill", "skills"} & {*keys}}
     return Run(id=run_id, resumed=False, otherwise=otherwise)
+
+
+def give_up(ledger: Ledger, run: str, *, stopped_by: str) -> None:
+    """End a run that decides where it is."""
+    confirm.settle(ledger, run)
+    neighbours.settle(ledger, run)
+    data = {"stopped_by": stopped_by, "spend": {}}
+    ledger.append([NewEvent(kind="run.finished", data=data, run=run)])
 
 
 def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

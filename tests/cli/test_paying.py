@@ -1,13 +1,18 @@
 """What paying commands estimate, spend, write down and carry on, and what a fallback does."""
 
+from contextlib import closing
+
 import pytest
 from support import small_project
 from support.loopback import LoopbackServer, cut, status
 from support.small_project import MODEL, event_counts, events, write_project
 
+from skillforge.adapters.ledger import SqliteLedger
 from skillforge.adapters.project import ModelSection, Project, Settings
 from skillforge.cli.session import make_model
 from skillforge.core.chat import ChatRequest, Message
+from skillforge.core.library_fold import FOLDED, fold
+from skillforge.workflows.replay import replay
 
 EVAL = ("eval", "shout", "--suite", "small", "--tasks", "4")
 REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=1_000_000)
@@ -218,7 +223,10 @@ CHANGES = {
 
 @pytest.mark.parametrize("changed", CHANGES)
 def test_a_changed_setting_starts_another_run(server, processes, tmp_path, changed):
-    """An interrupted run goes on as it was begun, or not at all; what has changed is named."""
+    """An interrupted run goes on as it was begun, or not at all; what has changed is named.
+
+    What it had registered is decided on what was bet by then: nothing waits for it.
+    """
     old, new = CHANGES[changed]
     nightly = changed == "library_audits"
     price = f'"{SPARE}" = {{ input_per_million = 0, output_per_million = 0 }}\n'
@@ -226,7 +234,7 @@ def test_a_changed_setting_starts_another_run(server, processes, tmp_path, chang
     command = ("nightly",) if nightly else ("evolve", "mumble")
     command = (*command, "--suite", "small", "--json")
     killed = processes.start(*command, cwd=root).kill_when(
-        lambda: event_counts(root)["rollout.finished"] > 0
+        lambda: event_counts(root)["gate.registered"] > 0
     )
     assert killed.code < 0
     settings = root / "skillforge.toml"
@@ -234,9 +242,21 @@ def test_a_changed_setting_starts_another_run(server, processes, tmp_path, chang
     again = processes.start(*command, cwd=root)
     ended = again.kill_when(lambda: "this is a run of its own" in again.stderr)
 
-    assert f"stays open, for it was begun with another {changed}: this is a" in ended.stderr
+    assert f"ends with what it has decided, for it was begun with another {changed}" in ended.stderr
     assert "going on with" not in ended.stderr
     assert event_counts(root)["run.started"] == 2
+    with closing(SqliteLedger(root / ".skillforge" / "ledger.db")) as ledger:
+        run = next(iter(ledger.events(kinds=("run.started",)))).run
+        registered, decided, finished = (
+            list(ledger.events(run=run, kinds=(kind,)))
+            for kind in ("gate.registered", "gate.decided", "run.finished")
+        )
+        state = fold(ledger.events(kinds=FOLDED))
+        assert replay(ledger).problems == ()
+    assert {e.data["candidate"] for e in registered} == {e.data["candidate"] for e in decided}
+    assert len(finished) == 1
+    assert run not in state.open_runs
+    assert not state.reserved.keys() & {e.data["candidate"] for e in registered}
 
 
 @pytest.mark.parametrize(
