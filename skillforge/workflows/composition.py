@@ -213,8 +213,13 @@ class Composer:
 
     def _fresh(self) -> list[Task]:
         """Return the tasks that neither the edits' own evidence nor an earlier test has used."""
-        own = (r.lineage for name in self.edited for r in registered(self.bench, name).values())
-        spent = frozenset[str]().union(*map(self.state().spent_by, {self.lineage, *own}))
+        state, edited = self.state(), {(name, p.version) for name, p in self.edited.items()}
+        own = {
+            decision["lineage"]
+            for decision in state.decisions.values()
+            if "lineage" in decision and (decision["skill"], decision["version"]) in edited
+        }
+        spent = frozenset[str]().union(*map(state.spent_by, {self.lineage, *own}))
         return [task for task in self.tasks if task.id not in spent]
 
     def _registration(

@@ -95,6 +95,26 @@ def test_edits_that_do_nothing_together_cost_one_test(world):
     assert len(report.tests) == 1
 
 
+def test_what_proved_an_edit_in_an_earlier_run_is_not_fresh(world):
+    """Its own evidence would flatter the edit once more: such tasks are in no test."""
+    ash = skill("ash", "# ash\n\nEdited.")
+    order = [t.id for t in suite(["ash"], confirm=3000).select(split=Split.CONFIRM)][:2950]
+    data = {"candidate": "c", "skill": "ash", "version": ash.version, "lineage": "planted/ash/llm"}
+    decided = {**data, "decision": "probation", "unused": []}
+    world.ledger.append(
+        [
+            NewEvent(kind="gate.registered", data={**data, "order": order}, run="earlier"),
+            NewEvent(kind="gate.decided", data=decided, run="earlier"),
+        ]
+    )
+    _, check = composition(world, PlantedWorker(base=0.5), {})
+    check()
+
+    (registered,) = world.ledger.events(run="night", kinds=("gate.registered",))
+    assert 0 < len(registered.data["order"]) <= 50
+    assert not set(registered.data["order"]) & set(order)
+
+
 def test_a_budget_that_ends_the_search_takes_back_the_smallest_proven_set(world):
     """A joint loss is not kept because there was no money to reduce it."""
     lines = dict.fromkeys(("ash", "fir"), "clash: words -0.6")
