@@ -189,7 +189,7 @@ class Engine:
         self.progress.finish()
         self.meter.stop()
         spend = {"model": self.model.name, **self.meter.spend.to_json()}
-        close_run(self.session.ledger, run, stopped_by=stopped_by, spend=spend)
+        close_run(self.session.ledger, run.id, stopped_by=stopped_by, spend=spend)
         self.run = None
         return spend
 

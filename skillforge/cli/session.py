@@ -69,8 +69,7 @@ class Session:
         from skillforge.adapters.index import load_index, open_index
         from skillforge.workflows.retrieve import Retriever, build_retriever, corpus_digest
 
-        served = self.curator.served()
-        shown = served if packages is None else dict(packages)
+        shown = self.curator.served() if packages is None else dict(packages)
         embedder = make_embedder(self.project.settings.embedding.model)
         path, fingerprint = self.state / "index.faiss", corpus_digest(shown, embedder)
         kept = load_index(path, fingerprint)
@@ -80,9 +79,14 @@ class Session:
                 packages=shown, embedder=embedder, names=names, vectors=index.vectors, index=index
             )
         built = build_retriever(shown, embedder, open_index)
-        if shown == served:  # not one that is only tried out
+        if self._is_served(shown):  # not one that is only tried out
             open_index(built.vectors).save(path, ids=built.names, fingerprint=fingerprint)
         return built
+
+    def _is_served(self, packages: Mapping[str, Package]) -> bool:
+        state = self.curator.state
+        served = {name: state.skill(name).current for name in state.served}
+        return served == {name: package.version for name, package in packages.items()}
 
 
 def make_model(

@@ -136,7 +136,8 @@ class Admission:
         fresh, going = list(tasks), list[Candidate]()
         for candidate in candidates:
             spent = self.curator.state.spent_by(self._lineage(candidate))
-            left = [t for t in fresh if t.id not in spent and t.family not in self._bet(candidate)]
+            bet = self._bet(candidate)
+            left = [t for t in fresh if t.id not in spent and t.family not in bet]
             if left:
                 fresh = left
                 going.append(candidate)
@@ -156,8 +157,8 @@ class Admission:
         """Return the families that have had their one bet on a candidate, where families bet."""
         if self.rules.inference == "tasks" or candidate.standing is None:
             return frozenset()
-        used = candidate.standing.registration.order[: candidate.standing.result.used]
-        return frozenset(task.family for task in self.tasks if task.id in set(used))
+        used = {*candidate.standing.registration.order[: candidate.standing.result.used]}
+        return frozenset(task.family for task in self.tasks if task.id in used)
 
     def _lineage(self, candidate: Candidate) -> str:
         """A revision of what a proposer tried before on this skill is of the same lineage."""

@@ -87,15 +87,14 @@ def give_up(ledger: Ledger, run: str, *, stopped_by: str) -> None:
     """End a run that decides where it is."""
     confirm.settle(ledger, run)
     neighbours.settle(ledger, run)
-    data = {"stopped_by": stopped_by, "spend": {}}
-    ledger.append([NewEvent(kind="run.finished", data=data, run=run)])
+    close_run(ledger, run, stopped_by=stopped_by, spend={})
 
 
 def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 
-def close_run(ledger: Ledger, run: Run, *, stopped_by: str, spend: Mapping[str, Any]) -> None:
+def close_run(ledger: Ledger, run: str, *, stopped_by: str, spend: Mapping[str, Any]) -> None:
     """Write down that a run has come to its end, and what it spent."""
     data = {"stopped_by": stopped_by, "spend": dict(spend)}
-    ledger.append([NewEvent(kind="run.finished", data=data, run=run.id)])
+    ledger.append([NewEvent(kind="run.finished", data=data, run=run)])

@@ -31,5 +31,5 @@ def evolved_world(
     )
     report = asyncio.run(evolver.evolve("ask"))
     bench.meter.stop()
-    close_run(world.ledger, run, stopped_by="done", spend=bench.meter.spend.to_json())
+    close_run(world.ledger, run.id, stopped_by="done", spend=bench.meter.spend.to_json())
     return world, report
