@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Landed = TypeVar("Landed")
 
-FULL, OVERDUE = 512, 0.05
+FULL, OVERDUE = 1024, 0.05
 """Results, and seconds since the first of them, after which the reader has its turn."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from skillforge.core.events import Event
@@ -15,7 +16,7 @@ ROLLOUTS = ("rollout.finished", "rollout.failed")
 
 def write_rollout(rollout: Rollout) -> dict[str, Any]:
     """Return a rollout as the JSON object that the ledger keeps."""
-    data = {name: getattr(rollout, name) for name in _FIELDS}
+    data: dict[str, Any] = dict(zip(_FIELDS, _values(rollout), strict=True))
     if rollout.failure is not None:
         failure = rollout.failure
         data["failure"] = {
@@ -44,6 +45,8 @@ def read_rollout(event: Event) -> Rollout:
 
 _FIELDS = tuple(sorted(Rollout.__dataclass_fields__))
 """In the order in which canonical JSON has them, so that nothing is left to sort."""
+
+_values = attrgetter(*_FIELDS)
 
 
 def registered_outcomes(

@@ -9,6 +9,7 @@ raised.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
@@ -39,6 +40,8 @@ from skillforge.workflows.meter import Meter
 
 SWITCH = 0.0005
 """Seconds, at most, that the thread which writes waits for attempts to let it go on."""
+YOUNG = 10_000
+"""New objects after which the garbage collector looks for circles among them."""
 INFRA_LIMIT = 6
 """Failures in a row, with nothing finished in between, after which the run is called off."""
 
@@ -134,7 +137,7 @@ class Bench:
         self.meter.spend.cached += len(done)
         missing = {k: c for k, c in zip(keys, cells, strict=True) if k not in done}
         self.on_expected(len(missing))
-        with self.meter.rollout_phase(), _brisk_threads():
+        with self.meter.rollout_phase(), _busy_process():
             await self._run(self._interleaved(missing), done)
         rollouts = [_under(c.arm, done[k]) for k, c in zip(keys, cells, strict=True)]
         _refuse_if_nothing_worked(rollouts)
@@ -235,18 +238,22 @@ class Bench:
 
 
 @contextmanager
-def _brisk_threads() -> Iterator[None]:
-    """Let threads of this process take turns more often than every 5 ms.
+def _busy_process() -> Iterator[None]:
+    """Set this process up for attempts that never wait.
 
-    A write gives up its turn a few dozen times, and attempts that never wait would keep it for
-    that long each time.
+    Its threads take turns more often than every 5 ms: a write gives up its turn a few dozen times,
+    and attempts would keep it for that long each time. Its garbage collector starts less often
+    than after 700 new objects: a rollout makes few circles, and now and then the collector stops
+    everything for a tenth of a second to look through whatever the process holds.
     """
-    before = sys.getswitchinterval()
+    switch, (young, *old) = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(SWITCH)
+    gc.set_threshold(max(young, YOUNG), *old)
     try:
         yield
     finally:
-        sys.setswitchinterval(before)
+        gc.set_threshold(young, *old)
+        sys.setswitchinterval(switch)
 
 
 def _refuse_if_nothing_worked(rollouts: Sequence[Rollout]) -> None:

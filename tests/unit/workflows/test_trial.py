@@ -1,6 +1,9 @@
 """From cells to rollouts: what is reused, in which order, under which key, and how much is paid."""
 
 import asyncio
+import contextlib
+import gc
+import sys
 import threading
 from collections import Counter
 from dataclasses import fields, replace
@@ -408,6 +411,24 @@ def test_attempts_go_on_while_the_ledger_is_written(world):
         assert len(await run) == len(counted) == 24
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("cap", [100, 3])
+def test_the_process_is_as_it_was_once_a_phase_is_over(world, cap):
+    """How often threads take turns and garbage is looked for is set for the phase alone."""
+
+    class Looking(PlantedWorker):
+        async def attempt(self, task, skills, *, seed):
+            seen.add((sys.getswitchinterval(), gc.get_threshold()))
+            return await super().attempt(task, skills, seed=seed)
+
+    seen, before = set(), (sys.getswitchinterval(), gc.get_threshold())
+    with contextlib.suppress(BudgetSpent):
+        run(world, Looking(), cells(), caps=Caps(rollouts=cap))
+    (during,) = seen
+    assert during[0] < before[0]
+    assert during[1][0] > before[1][0]
+    assert (sys.getswitchinterval(), gc.get_threshold()) == before
 
 
 def test_cancelled_during_a_write_the_batch_is_counted(world):
