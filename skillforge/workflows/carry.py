@@ -22,7 +22,7 @@ from skillforge.workflows.candidates import Candidate, Standing, candidate_id
 from skillforge.workflows.confirm import read_result
 from skillforge.workflows.curate import Curator
 from skillforge.workflows.journal import Journal
-from skillforge.workflows.neighbours import is_checked
+from skillforge.workflows.neighbour_verdict import is_checked
 from skillforge.workflows.propose import Proposal
 
 _UNDECIDED = (Decision.PROBATION, Decision.INSUFFICIENT_EVIDENCE)

@@ -23,7 +23,7 @@ from skillforge.workflows.confirm import read_result
 from skillforge.workflows.contrast import Report
 from skillforge.workflows.curate import load_state
 from skillforge.workflows.measured import AUDIT, SCREEN, Numbers, measured_again
-from skillforge.workflows.neighbours import read_verdict
+from skillforge.workflows.neighbour_verdict import read_verdict
 from skillforge.workflows.screen import screened_out
 
 
@@ -101,24 +101,32 @@ def _differences(what: str, said: Mapping[str, Any], again: Mapping[str, Any]) -
 
 def _decision(ledger: Ledger, event: Event) -> Iterator[str]:
     """Say where a decision differs from what its rollouts say."""
-    candidate = event.data["candidate"]
-    about = (candidate,)
-    for registered in ledger.events(run=event.run, kinds=("gate.registered",), about=about):
+
+    def again(registered: Event) -> Numbers:
         registration = Registration.from_json(dict(registered.data))
-        again = read_result(ledger, event.run, registration).to_json()
-        yield from _differences(f"decision of {candidate}", event.data, again)
-        return
-    yield f"decision of {candidate}: it was never registered"
+        return read_result(ledger, event.run, registration).to_json()
+
+    return _registered(ledger, event, "gate.registered", "decision", again)
 
 
 def _neighbours(ledger: Ledger, event: Event) -> Iterator[str]:
     """Say where the verdict on an edit's neighbours differs from what the rollouts say."""
-    candidate, kinds = event.data["candidate"], ("neighbours.registered",)
-    for registered in ledger.events(run=event.run, kinds=kinds, about=(candidate,)):
-        again = read_verdict(ledger, registered, event.data["found"]["stopped_by"]).to_json()
-        yield from _differences(f"neighbours of {candidate}", event.data, again)
+
+    def again(registered: Event) -> Numbers:
+        return read_verdict(ledger, registered, event.data["found"]["stopped_by"]).to_json()
+
+    return _registered(ledger, event, "neighbours.registered", "neighbours", again)
+
+
+def _registered(
+    ledger: Ledger, event: Event, kind: str, what: str, again: Callable[[Event], Numbers]
+) -> Iterator[str]:
+    """Hold what was decided against what follows from its registration."""
+    candidate = event.data["candidate"]
+    for registered in ledger.events(run=event.run, kinds=(kind,), about=(candidate,)):
+        yield from _differences(f"{what} of {candidate}", event.data, again(registered))
         return
-    yield f"neighbours of {candidate}: they were never registered"
+    yield f"{what} of {candidate}: it was never registered"
 
 
 def _measured(ledger: Ledger, event: Event) -> Iterator[str]:

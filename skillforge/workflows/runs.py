@@ -23,7 +23,7 @@ from skillforge.core.digest import json_digest
 from skillforge.core.events import NewEvent
 from skillforge.core.library import LibraryState
 from skillforge.ports import Ledger
-from skillforge.workflows import confirm, neighbours
+from skillforge.workflows import confirm, neighbour_verdict
 
 DECIDE = ("evolve", "nightly")
 """Commands whose runs end with what is decided."""
@@ -86,7 +86,7 @@ def open_run(ledger: Ledger, state: LibraryState, command: str, request: Mapping
 def give_up(ledger: Ledger, run: str, *, stopped_by: str) -> None:
     """End a run that decides where it is."""
     confirm.settle(ledger, run)
-    neighbours.settle(ledger, run)
+    neighbour_verdict.settle(ledger, run)
     close_run(ledger, run, stopped_by=stopped_by, spend={})
 
 
