@@ -81,6 +81,10 @@ class Life:
         self.current[skill], self.served[skill] = version, True
         self.staged[skill] = [s for s in self.staged.get(skill, []) if s[0] != version]
 
+    def unstage(self, skill, candidate):
+        """Note that a candidate waits no longer."""
+        self.staged[skill] = [s for s in self.staged.get(skill, []) if s[2] != candidate]
+
 
 def imported(life, pick):
     """A new skill, a hand edit, or a folder put back by hand."""
@@ -156,8 +160,7 @@ def decided(life, pick):
     if decision == "probation":
         life.proven.append((candidate, skill, version))
     elif decision in ("rejected_harm", "rolled_back"):
-        waiting = life.staged.get(skill, [])
-        life.staged[skill] = [s for s in waiting if s[2] != candidate]
+        life.unstage(skill, candidate)
 
 
 def carried(life, pick):
@@ -187,6 +190,7 @@ def checked(life, pick):
     life.used.setdefault(data["lineage"], set()).update(order[:used])
     if harmful:
         life.proven.remove((candidate, skill, version))
+        life.unstage(skill, candidate)
 
 
 def staged(life, pick):
