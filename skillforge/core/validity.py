@@ -117,7 +117,7 @@ def _agent_failures(pairs: Sequence[Pair], evidence: Evidence) -> Iterator[Findi
     p = mcnemar_exact(more[0], more[1], "two-sided")
     said = ", ".join(f"{in_words(causes)} in the {arm} arm" for arm, causes in failed.items())
     yield Finding(f"agent failures, which score 0: {said} (exact p {p:.2g})")
-    if _uneven(*more, p, evidence):
+    if _uneven(more[0], more[1], p, evidence):
         i = 0 if more[0] > more[1] else 1
         outcome = (Outcome.GAIN, Outcome.REGRESSION)[i]
         changed = [pair for pair in pairs if pair.outcome is outcome]
