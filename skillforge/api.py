@@ -283,7 +283,7 @@ class Project:
         """Write a pack per harness (all known ones by default), evidence beside each skill.
 
         Skills on probation are left out unless asked for. Returns per pack ``harness path files
-        skills digest left_out``.
+        skills digest left_out recorded``; the last is false where the ledger cannot be written.
 
         Raises:
             PackError: A harness is unknown, or a pack cannot be written.
