@@ -16,6 +16,7 @@ from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.cli.options import EXIT_NEGATIVE, EXIT_OK, emit, json_option, project_option
 from skillforge.cli.session import open_project, open_session
+from skillforge.core.digest import sha256
 from skillforge.core.package import pack
 
 
@@ -134,22 +135,21 @@ def save(out: Path, project: Path | None, as_json: bool) -> int:
     opened = open_project(project)
     path = opened.state / "ledger.db"
     found = salvage(path, out)
+    lost = found.lost
     with closing(SqliteLedger(out)) as ledger:  # what the folder still holds is not lost
         library = FolderLibrary(opened.library, mend=False)
         for package in filter(None, map(library.read, library.versions())):
             ledger.record([], blobs=pack(package))
-    data = {
-        "events": found.events,
-        "blobs": found.blobs,
-        "lost_blobs": found.lost_blobs,
-        "out": str(out),
-    }
+            lost -= set(map(sha256, pack(package)))
+    log = path.with_name(f"{path.name}-wal")
+    aside = f"move {log} away, then " if log.exists() else ""
+    data = {"events": found.events, "blobs": found.blobs, "lost_blobs": len(lost), "out": str(out)}
     emit(
         data,
         as_json,
         lambda _: click.echo(
-            f"{found.events} events and {found.blobs} payloads saved, {found.lost_blobs} payloads "
-            f"lost; to go on with them, move {out} to {path} and run the last commands again"
+            f"{found.events} events and {found.blobs} payloads saved, {len(lost)} payloads lost; "
+            f"to go on with them, {aside}move {out} to {path} and run the last commands again"
         ),
     )
     return EXIT_OK

@@ -17,6 +17,7 @@ import click
 
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
+from skillforge.adapters.log_check import check_log
 from skillforge.adapters.project import FILE, Project, find_project, load_project
 from skillforge.adapters.stat_cache import StatCache
 from skillforge.cli.lock import ProjectLock
@@ -169,6 +170,8 @@ def open_session(
                     f"{state}: {lock.holder()} is writing to this project; wait for it to end, "
                     "then repeat, or set SKILLFORGE_LIBRARY_LOCK_SECONDS to wait for longer"
                 )
+        if alone or state != project.state:
+            check_log(state / "ledger.db")
         ledger = SqliteLedger(state / "ledger.db")
         stack.callback(ledger.close)
         library = FolderLibrary(project.library, mend=alone, stats=StatCache(state / "stats.json"))
