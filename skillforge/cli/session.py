@@ -17,7 +17,7 @@ import click
 
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
-from skillforge.adapters.log_check import check_log
+from skillforge.adapters.ledger_check import check_log
 from skillforge.adapters.project import FILE, Project, find_project, load_project
 from skillforge.adapters.stat_cache import StatCache
 from skillforge.cli.lock import ProjectLock

@@ -118,11 +118,8 @@ class Curator:
     def sync(self, *, finish: bool = True) -> tuple[str, ...]:
         """Bring ledger and folder in step; return a line for each thing that was done.
 
-        Unfinished folder writes are finished, hand edits become versions, new folders are
+        Folder writes are finished where asked to, hand edits become versions, new folders are
         imported. A served skill whose folder is gone is named, not touched.
-
-        Args:
-            finish: Whether the folder may be written to.
         """
         notes, unfinished = self._finish_writes() if finish else ([], self._unwritten)
         present, known = self.library.versions(), self.state.skills

@@ -18,7 +18,7 @@ from support.processes import Command
 from support.small_project import event_counts, events, write_project
 
 from skillforge.adapters.ledger import SqliteLedger
-from skillforge.adapters.log_check import check_log
+from skillforge.adapters.ledger_check import check_log, index_problems
 from skillforge.adapters.salvage import salvage
 from skillforge.core.events import check_chain
 from skillforge.core.records import ROLLOUTS, read_rollout
@@ -242,6 +242,32 @@ def test_flipped_bytes_are_found_and_never_believed(tmp_path, undisturbed):
     assert noticed
 
 
+def damage_index(path: Path) -> None:
+    """Flip a byte of a page that holds nothing but an index over kinds of events."""
+    data, size = bytearray(path.read_bytes()), 4096
+    leaf, word = 10, b"rollout.finished"
+    page = next(
+        at for at in range(0, len(data), size) if data[at] == leaf and word in data[at : at + size]
+    )
+    data[data.index(word, page)] ^= 0x5A
+    path.write_bytes(data)
+
+
+def test_a_damaged_index_is_found_and_built_anew(tmp_path, undisturbed):
+    """Every event and its hash are whole, but one is not found where it is looked for."""
+    path = whole(tmp_path)
+    assert list(index_problems(path)) == []
+    damage_index(path)
+    with closing(SqliteLedger(path)) as ledger:
+        assert check_chain(ledger.events()) == len(list(ledger.events()))
+    (problem, *_) = index_problems(path)
+
+    assert "log salvage" in problem
+    salvage(path, tmp_path / "saved.db")
+    assert list(index_problems(tmp_path / "saved.db")) == []
+    assert rollouts(tmp_path / "saved.db") == undisturbed
+
+
 def test_a_full_disk_stops_the_batch_whole(processes, tmp_path, undisturbed):
     """What does not fit is not counted; with room again, the batch goes on where it stopped."""
     SqliteLedger(tmp_path / "full.db").close()
@@ -309,6 +335,15 @@ def test_a_foreign_log_stops_a_command_and_the_way_out_works(server, processes, 
     assert "move ledger.db-wal to another folder, then run the same command" in refused.stderr
     assert path.read_bytes() == before
     log.rename(tmp_path / "moved")
+    assert processes.run("replay", cwd=root).code == 0
+    assert event_counts(root) == counts
+
+    damage_index(path)
+    found = processes.run("replay", cwd=root)
+    assert found.code == 4
+    assert "skillforge log salvage --out FILE" in found.stdout
+    assert processes.run("log", "salvage", "--out", "saved.db", cwd=root).code == 0
+    (root / "saved.db").replace(path)
     assert processes.run("replay", cwd=root).code == 0
     assert event_counts(root) == counts
 

@@ -1,19 +1,23 @@
-"""Whether the write-ahead log beside a ledger is its own.
+"""Whether the files of a ledger belong together: its write-ahead log, and its indexes.
 
 SQLite takes a log for what it is by checksums of the log alone. One of an older copy, or of another
 ledger, is taken too: its pages hide newer ones, and are written over them when the file is closed.
-So what the file holds by itself must still be there with the log applied.
+So what the file holds by itself must still be there with the log applied. A row that a damaged
+index does not lead to is not found either, though the row and its hash are whole.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from skillforge.errors import LedgerError
 
 _LAST = "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1"
+_SAID = 5
+"""Most disagreements that are named."""
 _SAME = "SELECT count(*) FROM events WHERE seq = ? AND hash = ?"
 
 
@@ -47,6 +51,21 @@ def check_log(path: Path) -> None:
             f"{last[0]} events, with the log beside it {seq} could be read, expected at least as "
             f"many; move {log.name} to another folder, then run the same command again"
         )
+
+
+def index_problems(path: Path) -> Iterator[str]:
+    """Say where tables and indexes disagree, in SQLite's words; reads all of the file."""
+    try:
+        with closing(_read(path, "mode=ro")) as db:
+            found = [row for (row,) in db.execute(f"PRAGMA integrity_check({_SAID})")]
+    except sqlite3.DatabaseError as error:
+        found = [str(error)]
+    for row in found:
+        if row != "ok":
+            yield (
+                f"{path.name}: {row}, expected tables and indexes that agree; save what it holds "
+                "with `skillforge log salvage --out FILE`, which builds the indexes anew"
+            )
 
 
 def _read(path: Path, how: str) -> sqlite3.Connection:
