@@ -43,13 +43,15 @@ def check_log(path: Path) -> None:
     try:
         with closing(_read(path, "mode=ro")) as whole:
             seq, same = whole.execute(_LAST).fetchone()[0], whole.execute(_SAME, last).fetchone()[0]
-    except (sqlite3.DatabaseError, TypeError):
-        seq, same = "no", False
+    except (sqlite3.DatabaseError, TypeError) as error:
+        if "locked" in str(error):
+            return  # whoever opens it waits, and says for whom
+        seq, same = "none", False
     if not same:
         raise LedgerError(
-            f"{log} is no log of {path.name}, or of an earlier state of it: the file alone holds "
-            f"{last[0]} events, with the log beside it {seq} could be read, expected at least as "
-            f"many; move {log.name} to another folder, then run the same command again"
+            f"{log} is no log of {path.name} as it is now: the file alone ends with event "
+            f"{last[0]}, which must still be there with the log, but that ends with {seq} or with "
+            f"other events; move {log.name} to another folder, then run the same command again"
         )
 
 
