@@ -45,6 +45,8 @@ class Progress:
     _shown: float = 0.0
     _expected: int = 0
     _rollouts: int = 0
+    _told: int = 0
+    """Rollouts that the last line counted."""
     _failures: int = 0
     _usd: float = 0.0
     _bar: Bar | None = None
@@ -82,7 +84,7 @@ class Progress:
         if self.terminal:
             self._draw()
         else:
-            self.announce(self.line())
+            self._tell()
 
     def line(self) -> str:
         """Return the numbers in words: rate, cost, time left, failures."""
@@ -95,10 +97,16 @@ class Progress:
         )
 
     def finish(self) -> None:
-        """Take the bar away, before a result or an error is printed."""
+        """Take the bar away, or say the last numbers, before a result or an error is printed."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+        elif not self.terminal and self._rollouts > self._told:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = self._rollouts
+        self.announce(self.line())
 
     def _draw(self) -> None:
         from rich.console import Console

@@ -140,6 +140,10 @@ def test_nothing_is_told_of_a_single_rollout(tmp_path, capsys):
     assert early == ""
     assert capsys.readouterr().err.splitlines()[0].startswith("[   10 s] 2 of 420 rollouts, 0.2/s")
 
+    progress.finish()
+    progress.finish()  # the last numbers are told once
+    assert capsys.readouterr().err.count(" of 420 rollouts") == 1
+
 
 def test_a_cached_batch_is_not_waited_for(tmp_path):
     """What is reused is no rollout to come."""
