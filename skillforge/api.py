@@ -30,6 +30,7 @@ from skillforge.adapters.shipped import shipped_skills
 from skillforge.cli import jobs
 from skillforge.cli.engine import Engine, drive, make_engine
 from skillforge.cli.fallback import with_fallback
+from skillforge.cli.ledger import recompute
 from skillforge.cli.limits import Limits, at_least, paying
 from skillforge.cli.packs import export_packs
 from skillforge.cli.session import open_session
@@ -42,7 +43,7 @@ from skillforge.workflows.audit import UnitAudit
 from skillforge.workflows.candidates import SkillReport
 from skillforge.workflows.evaluate import Evaluation
 from skillforge.workflows.nightly import NightReport
-from skillforge.workflows.replay import Replay, replay
+from skillforge.workflows.replay import Replay
 from skillforge.workflows.retrieve import Hit
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ class Project:
         """Write a pack per harness (all known ones by default), evidence beside each skill.
 
         Skills on probation are left out unless asked for. Returns per pack ``harness path files
-        skills digest left_out``.
+        skills digest left_out recorded``; the last is false where the ledger cannot be written.
 
         Raises:
             PackError: A harness is unknown, or a pack cannot be written.
@@ -320,9 +321,9 @@ class Project:
             return analytics.spend_frame(session.ledger)
 
     def replay(self) -> Replay:
-        """Check the chain of events and recompute every decision from its rollouts."""
+        """Check chain, payloads and indexes, and recompute every decision from its rollouts."""
         with open_session(self.root) as session:
-            return replay(session.ledger)
+            return recompute(session)
 
     def _pay(
         self, job: Job[Result], suite: str, limits: Limits, *, stage_only: bool | None = None

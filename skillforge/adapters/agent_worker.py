@@ -26,7 +26,7 @@ from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, Messa
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package
 from skillforge.core.prompts import AGENT_TEMPLATE, first_request
-from skillforge.core.rollout import Attempt, Failure, FailureKind
+from skillforge.core.rollout import Attempt, Cause, Failure, FailureKind
 from skillforge.core.task import Task, WorkerSpec
 from skillforge.errors import ConfigError
 from skillforge.ports import ChatModel
@@ -95,9 +95,9 @@ class _Talk:
 class _EndedError(Exception):
     """An attempt is over, and this is why."""
 
-    def __init__(self, message: str, kind: FailureKind = FailureKind.AGENT) -> None:
+    def __init__(self, cause: Cause, message: str, kind: FailureKind = FailureKind.AGENT) -> None:
         super().__init__(message)
-        self.failure = Failure(kind=kind, message=message, where="worker")
+        self.failure = Failure(kind=kind, message=message, where="worker", cause=cause)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +185,9 @@ class AgentWorker:
             request = replace(first, messages=tuple(talk.messages), timeout=self._left(talk))
             if talk.tokens + self.model.token_bound(request) > self.spec.token_limit:
                 raise _EndedError(
+                    Cause.TOKENS,
                     f"token limit: with {talk.tokens} tokens used, another call could pass "
-                    f"{self.spec.token_limit}"
+                    f"{self.spec.token_limit}",
                 )
             reply = await self.model.complete(request)
             calls = talk.take(reply, shelf.step)
@@ -195,9 +196,9 @@ class AgentWorker:
             for asked, call in zip(reply.tool_calls, calls, strict=True):
                 talk.tell(call, await self._answer(tools, asked, talk))
         else:
-            raise _EndedError(f"step limit: no answer within {self.spec.steps} steps")
+            raise _EndedError(Cause.STEPS, f"step limit: no answer within {self.spec.steps} steps")
         if not talk.output:
-            raise _EndedError("empty answer")
+            raise _EndedError(Cause.EMPTY, "empty answer")
 
     def _every_tool(self, shelf: Shelf, state: Any) -> dict[str, Tool]:
         own = {name: give_state(tool.call, state) for name, tool in self.tools.items()}
@@ -207,7 +208,7 @@ class AgentWorker:
         """Return the seconds that are left of the attempt, waiting for the model not counted."""
         left = self.spec.timeout - talk.seconds - talk.tool_seconds
         if left <= 0:
-            raise _EndedError(f"timeout: no answer within {self.spec.timeout:g} s")
+            raise _EndedError(Cause.TIMEOUT, f"timeout: no answer within {self.spec.timeout:g} s")
         return left
 
     async def _state(self, task: Task) -> Any:
@@ -220,7 +221,7 @@ class AgentWorker:
                 return await self.make_state.call(seen)
         except (Exception, SystemExit) as error:
             said = f"state {self.spec.state}: {type(error).__name__}: {error}"
-            raise _EndedError(said, FailureKind.INFRA) from error
+            raise _EndedError(Cause.OTHER, said, FailureKind.INFRA) from error
 
     async def _answer(self, tools: Mapping[str, Tool], call: ToolCall, talk: _Talk) -> str:
         """Run a tool within the time of the attempt."""
@@ -229,9 +230,13 @@ class AgentWorker:
             async with asyncio.timeout(self._left(talk)):
                 return await answer(tools, call)
         except TimeoutError as error:
-            raise _EndedError(f"timeout: tool {call.name} was still running") from error
+            raise _EndedError(
+                Cause.TIMEOUT, f"timeout: tool {call.name} was still running"
+            ) from error
         except SystemExit as error:
-            raise _EndedError(f"tool {call.name} crashed: SystemExit: {error}") from error
+            raise _EndedError(
+                Cause.CRASH, f"tool {call.name} crashed: SystemExit: {error}"
+            ) from error
         finally:
             talk.tool_seconds += time.monotonic() - started
 

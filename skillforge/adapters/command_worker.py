@@ -16,12 +16,18 @@ from skillforge.core.digest import json_digest
 from skillforge.core.package import Package, PackageFile
 from skillforge.core.packs import SKILL_FOLDERS
 from skillforge.core.program import SCRATCH, WORKSPACE, Finished, Program
-from skillforge.core.rollout import Attempt, Failure, FailureKind
+from skillforge.core.rollout import Attempt, Cause, Failure, FailureKind
 from skillforge.core.task import Code, Suite, Task, WorkerSpec
 from skillforge.errors import ConfigError
 from skillforge.ports import Programs
 
 _PLACEHOLDER = re.compile(r"\{(prompt|workspace|suite)\}")
+_CAUSES = {
+    "": Cause.CRASH,
+    "timeout": Cause.TIMEOUT,
+    "output": Cause.OUTPUT,
+    "disk": Cause.OUTPUT,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +104,16 @@ class CommandWorker:
         return data.decode(errors="replace")
 
     def _failure(self, done: Finished, *, silent: bool) -> Failure | None:
-        complaint = done.complaint(self.spec.limits)
+        complaint, cause = done.complaint(self.spec.limits), _CAUSES[done.stopped]
         if not complaint and silent:
             named = self.spec.answer_file
             complaint = f"no {named} in the workspace" if named else "empty answer"
+            cause = Cause.EMPTY
         if not complaint:
             return None
         kind = FailureKind.INFRA if done.host else FailureKind.AGENT
-        return Failure(kind=kind, message=f"{self.spec.command[0]}: {complaint}", where="worker")
+        message = f"{self.spec.command[0]}: {complaint}"
+        return Failure(kind=kind, message=message, where="worker", cause=cause)
 
 
 def _fill(part: str, prompt: str) -> str:

@@ -119,7 +119,7 @@ class LitellmModel:
         kind = FailureKind.AGENT if verdict.pile == "agent" else FailureKind.INFRA
         message = f"model {self._name!r}: {verdict.message}"
         return CallFailed(
-            Failure(kind=kind, message=message, where="model"),
+            Failure(kind=kind, message=message, where="model", cause=verdict.cause),
             again=verdict.pile == "again",
             busy=verdict.busy,
             wait=wait,

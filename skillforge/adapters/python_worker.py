@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from skillforge.core.chat import Cost
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package
-from skillforge.core.rollout import Attempt, Failure, FailureKind
+from skillforge.core.rollout import Attempt, Cause, Failure, FailureKind
 from skillforge.core.shown import body_text, readable_files
 from skillforge.core.task import Task, WorkerSpec
 from skillforge.errors import ConfigError, InfraError
@@ -98,9 +98,10 @@ class PythonWorker:
                 async with limit:
                     answer = _read(await self.function.call(task.input, shown, seed))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it may raise
-            failure = self._failure(error, over=limit.expired())
+            over = limit.expired() and isinstance(error, TimeoutError)
+            failure = self._failure(error, Cause.TIMEOUT if over else Cause.CRASH)
         if failure is None and not answer.output.strip():
-            failure = self._failure(ValueError("empty answer"))
+            failure = self._failure(ValueError("empty answer"), Cause.EMPTY)
         usd, tokens, told = self._cost(answer, self.bound(task, skills))
         return Attempt(
             output=answer.output,
@@ -121,15 +122,16 @@ class PythonWorker:
         unsaid = max(stated.tokens - answer.prompt_tokens, 0)
         return stated.usd if usd is None else usd, unsaid if tokens is None else tokens, told
 
-    def _failure(self, error: BaseException, *, over: bool = False) -> Failure:
+    def _failure(self, error: BaseException, cause: Cause) -> Failure:
         infra = isinstance(error, _INFRA) or getattr(error, "errno", None) == errno.ENOSPC
         message = "".join(format_exception_only(error)).strip().rpartition("\n")[2]
-        if over and isinstance(error, TimeoutError):
+        if cause is Cause.TIMEOUT:
             message = f"timeout: no answer within {self.spec.timeout:g} s"
         return Failure(
             kind=FailureKind.INFRA if infra else FailureKind.AGENT,
             message=f"{self.spec.function}: {message}",
             where="worker",
+            cause=cause,
         )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,15 +28,16 @@ class Salvaged:
     events: int
     """Length of the chain's intact beginning, all of which was saved."""
     blobs: int
-    lost_blobs: int
-    """Blobs that were there and could not be read."""
+    lost: frozenset[str]
+    """Hashes of blobs that are named by what was saved, or were there, and could not be read."""
 
 
 def salvage(damaged: Path, into: Path) -> Salvaged:
     """Write what can be read of a ledger into a new one; the damaged file is left as it is.
 
     Events behind the first one that is missing or changed cannot be vouched for and are left out;
-    the commands that wrote them can be run again. Each blob is checked against its hash.
+    the commands that wrote them can be run again. Each blob is checked against its hash. The
+    write-ahead log is left out where more can be read without it: it may be of another ledger.
 
     Raises:
         LedgerError: There is nothing to read, or something already stands at ``into``.
@@ -44,18 +45,37 @@ def salvage(damaged: Path, into: Path) -> Salvaged:
     if into.exists():
         raise LedgerError(f"{into} exists already: name a new file")
     with tempfile.TemporaryDirectory(dir=into.parent) as folder:
-        copy = Path(folder) / damaged.name
-        for ending in ("", "-wal"):
-            source = damaged.with_name(damaged.name + ending)
-            if source.exists():
-                shutil.copyfile(source, copy.with_name(copy.name + ending))
-        with closing(sqlite3.connect(copy, isolation_level=None)) as db:
-            db.execute("PRAGMA writable_schema=ON")  # also reads a file that was cut short
+        copies = [_copied(damaged, Path(folder) / "alone.db", [""])]
+        if damaged.with_name(f"{damaged.name}-wal").exists():
+            copies.append(_copied(damaged, Path(folder) / "whole.db", ["", "-wal"]))
+        best = max(copies[::-1], key=_intact)
+        with closing(_opened(best)) as db:
             ledger = SqliteLedger(into)
             try:
                 return _copy(db, ledger, str(damaged))
             finally:
                 ledger.close()
+
+
+def _copied(damaged: Path, copy: Path, endings: Sequence[str]) -> Path:
+    for ending in endings:
+        source = damaged.with_name(damaged.name + ending)
+        if source.exists():
+            shutil.copyfile(source, copy.with_name(copy.name + ending))
+    return copy
+
+
+def _opened(copy: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(copy, isolation_level=None)
+    with suppress(sqlite3.Error):
+        db.execute("PRAGMA writable_schema=ON")  # also reads a file that was cut short
+    return db
+
+
+def _intact(copy: Path) -> int:
+    """Return the length of the intact beginning of a copy's chain."""
+    with closing(_opened(copy)) as db:
+        return sum(1 for _ in _chain(db))
 
 
 def _copy(db: sqlite3.Connection, ledger: SqliteLedger, name: str) -> Salvaged:
@@ -68,14 +88,24 @@ def _copy(db: sqlite3.Connection, ledger: SqliteLedger, name: str) -> Salvaged:
     ledger.restore(events)
     if not ledger.head:
         raise LedgerError(f"{name}: not even its first event can be read: restore it from a backup")
-    saved = lost = 0
-    for blob in _blobs(db, name):
+    saved: set[str] = set()
+    lost = _named(ledger)
+    for digest, blob in _blobs(db, name):
         if blob is None:
-            lost += 1
+            lost.add(digest)
         else:
-            ledger.put_blob(blob)
-            saved += 1
-    return Salvaged(events=ledger.head, blobs=saved, lost_blobs=lost)
+            saved.add(ledger.put_blob(blob))
+    return Salvaged(events=ledger.head, blobs=len(saved), lost=frozenset(lost - saved))
+
+
+def _named(ledger: SqliteLedger) -> set[str]:
+    """Return the hashes of the blobs that events name and nobody erased."""
+    named: set[str] = set()
+    erased: set[str] = set()
+    for event in ledger.events():
+        named.update(event.data[key] for key in ("blob", "output_blob") if event.data.get(key))
+        erased.update(event.data["blobs"] if event.kind == "blob.erased" else ())
+    return named - erased
 
 
 def _chain(db: sqlite3.Connection) -> Iterator[Event]:
@@ -93,8 +123,8 @@ def _chain(db: sqlite3.Connection) -> Iterator[Event]:
         yield event
 
 
-def _blobs(db: sqlite3.Connection, name: str) -> Iterator[bytes | None]:
-    """Yield each blob that was not erased; None for one that cannot be read."""
+def _blobs(db: sqlite3.Connection, name: str) -> Iterator[tuple[str, bytes | None]]:
+    """Yield hash and bytes of each blob that was not erased; None for one that cannot be read."""
     query = "SELECT id, hash, data FROM blobs WHERE id > ? ORDER BY id LIMIT 1"
     try:
         blobs = Blobs(db, name)
@@ -113,6 +143,6 @@ def _blobs(db: sqlite3.Connection, name: str) -> Iterator[bytes | None]:
         failures = 0
         if frame is not None:
             try:
-                yield blobs.checked(digest, frame)
+                yield digest, blobs.checked(digest, frame)
             except LedgerError:
-                yield None
+                yield digest, None

@@ -9,7 +9,7 @@ from skillforge.core.chat import CallFailed, ChatRequest, Cost
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package
 from skillforge.core.prompts import CHAT_TEMPLATE, first_request
-from skillforge.core.rollout import Attempt, Failure, FailureKind
+from skillforge.core.rollout import Attempt, Cause, Failure, FailureKind
 from skillforge.core.task import Task, WorkerSpec
 from skillforge.ports import ChatModel
 
@@ -50,7 +50,9 @@ class ChatWorker:
                 cost_usd=lost.usd,
                 transcript=sent,
             )
-        empty = Failure(kind=FailureKind.AGENT, message="empty answer", where="worker")
+        empty = Failure(
+            kind=FailureKind.AGENT, message="empty answer", where="worker", cause=Cause.EMPTY
+        )
         return Attempt(
             output=reply.text,
             finish_reason=reply.finish_reason,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import click
 
 from skillforge.adapters.shipped import shipped_suites
 from skillforge.core.task import Code, Suite
@@ -70,7 +69,8 @@ def make_programs(suite: Suite, project: Project | None) -> Programs:
 
 def _note(text: str) -> None:
     # Not a lambda: what performs attempts is sent to other processes.
-    click.echo(f"note: {text}", err=True)
+    # Nor `click.echo`, which would write into the bar where one is being drawn.
+    print(f"note: {text}", file=sys.stderr, flush=True)
 
 
 def make_verifier(suite: Suite, programs: Programs) -> Verifier:

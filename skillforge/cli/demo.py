@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
+from skillforge.adapters.project import FILE
 from skillforge.cli.engine import make_engine
 from skillforge.cli.jobs import night_order
 from skillforge.cli.options import EXIT_OK, Paying, emit, json_option, paying_options
@@ -63,8 +66,11 @@ def demo(full: bool, folder: Path | None, as_json: bool, paying: Paying) -> int:
     """
     name = f"seed-{paying.seed}{'-full' if full else ''}"
     root = folder or Path("skillforge-demo") / name
-    _prepare(root, paying.model or "local/smollm2", full)
-    with open_session(root, write=True) as session:
+    with ExitStack() as stack:
+        if paying.dry_run and not (root / FILE).is_file():
+            root = Path(stack.enter_context(TemporaryDirectory())) / name  # which leaves nothing
+        _prepare(root, paying.model or "local/smollm2", full)
+        session = stack.enter_context(open_session(root, write=True, dry_run=paying.dry_run))
         engine = make_engine(session, "desk", paying)
         order = night_order(engine)
         if paying.dry_run:
@@ -89,7 +95,6 @@ def _prepare(root: Path, model: str, full: bool) -> None:
     Raises:
         ConfigError: The folder holds something else.
     """
-    from skillforge.adapters.project import FILE
     from skillforge.adapters.shipped import shipped_skills
 
     if (root / FILE).is_file():

@@ -15,8 +15,6 @@ from threading import Event, current_thread, main_thread
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
-import click
-
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.adapters.local_model import usable_cores
 from skillforge.adapters.models import load_litellm
@@ -131,7 +129,8 @@ class Engine:
             self.meter.carry(event.data.get("bill", {}), rollouts=int(event.kind in ROLLOUTS))
 
     def leave(self) -> None:
-        """End the executor; write down what a run has spent and no record of it shows yet."""
+        """End executor and progress; write down what a run has spent and no record shows yet."""
+        self.progress.finish()
         self.close_executor()
         bill = self.meter.unrecorded()
         if self.run is not None and bill:
@@ -382,7 +381,8 @@ async def _told_of_interrupts(work: Coroutine[Any, Any, Result]) -> Result:
 
     def on_interrupt(number: int, frame: FrameType | None) -> None:
         restore()
-        click.echo("finishing what is in flight; press Ctrl-C again to stop now", err=True)
+        said = "finishing what is in flight; press Ctrl-C again to stop now"
+        print(said, file=sys.stderr, flush=True)  # by way of the bar, if there is one
         if callable(interrupt):
             interrupt(number, frame)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skillforge.cli.options import EXIT_OK, emit, json_option, project_option
-from skillforge.cli.session import open_project, open_session
+from skillforge.cli.session import copy_to_read, is_read_only, open_project, open_session
 from skillforge.errors import SkillError
 
 if TYPE_CHECKING:
@@ -228,13 +229,12 @@ def _foreseen(folder: Path | None) -> tuple[Versions, Versions]:
     from skillforge.core.library_fold import FOLDED, fold
 
     project, state = open_project(folder), LibraryState()
-    path = project.state / "ledger.db"
-    if path.is_file():
-        ledger = SqliteLedger(path)
-        try:
-            state = fold(ledger.events(kinds=FOLDED))
-        finally:
-            ledger.close()
+    place = copy_to_read if is_read_only(project.state) else nullcontext
+    with place(project.state) as found:
+        path = found / "ledger.db"
+        if path.is_file():
+            with closing(SqliteLedger(path)) as ledger:
+                state = fold(ledger.events(kinds=FOLDED))
     return _standing(state, project.library)
 
 

@@ -6,17 +6,22 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.cli.options import EXIT_NEGATIVE, EXIT_OK, emit, json_option, project_option
-from skillforge.cli.session import open_project, open_session
+from skillforge.cli.session import Session, open_project, open_session
+from skillforge.core.digest import sha256
 from skillforge.core.package import pack
+
+if TYPE_CHECKING:
+    from skillforge.workflows.replay import Replay
 
 
 @click.group("log", invoke_without_command=True)
@@ -134,25 +139,34 @@ def save(out: Path, project: Path | None, as_json: bool) -> int:
     opened = open_project(project)
     path = opened.state / "ledger.db"
     found = salvage(path, out)
+    lost = found.lost
     with closing(SqliteLedger(out)) as ledger:  # what the folder still holds is not lost
         library = FolderLibrary(opened.library, mend=False)
         for package in filter(None, map(library.read, library.versions())):
             ledger.record([], blobs=pack(package))
-    data = {
-        "events": found.events,
-        "blobs": found.blobs,
-        "lost_blobs": found.lost_blobs,
-        "out": str(out),
-    }
+            lost -= set(map(sha256, pack(package)))
+    log = path.with_name(f"{path.name}-wal")
+    aside = f"move {log} away, then " if log.exists() else ""
+    data = {"events": found.events, "blobs": found.blobs, "lost_blobs": len(lost), "out": str(out)}
     emit(
         data,
         as_json,
         lambda _: click.echo(
-            f"{found.events} events and {found.blobs} payloads saved, {found.lost_blobs} payloads "
-            f"lost; to go on with them, move {out} to {path} and run the last commands again"
+            f"{found.events} events and {found.blobs} payloads saved, {len(lost)} payloads lost; "
+            f"to go on with them, {aside}move {out} to {path} and run the last commands again"
         ),
     )
     return EXIT_OK
+
+
+def recompute(session: Session) -> Replay:
+    """Replay a project's ledger, and compare the tables of its file with their indexes."""
+    from skillforge.adapters.ledger_check import index_problems
+    from skillforge.workflows.replay import replay
+
+    found = replay(session.ledger)
+    problems = (*found.problems, *index_problems(session.state / "ledger.db"))
+    return replace(found, problems=problems)
 
 
 @click.command("replay")
@@ -160,10 +174,8 @@ def save(out: Path, project: Path | None, as_json: bool) -> int:
 @json_option
 def replay(project: Path | None, as_json: bool) -> int:
     """Fold the ledger anew, check its chain, recompute all that was decided from its rollouts."""
-    from skillforge.workflows.replay import replay as recompute
-
     with open_session(project) as session:
-        found = recompute(session.ledger)
+        found = recompute(session)
 
     def show(data: Mapping[str, Any]) -> None:
         for problem in data["problems"]:

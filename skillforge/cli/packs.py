@@ -53,7 +53,7 @@ def export(
 def export_packs(
     session: Session, harnesses: tuple[str, ...], out: Path, *, with_probation: bool
 ) -> list[dict[str, Any]]:
-    """Write one pack per harness and record the export."""
+    """Write one pack per harness and record the export, or say that nothing can be recorded."""
     from skillforge.adapters.packs import write_pack
     from skillforge.core.events import NewEvent
     from skillforge.core.packs import pack_files
@@ -72,7 +72,7 @@ def export_packs(
     names = [name for name in state.served if name not in left_out]
     packages = [session.curator.package(name) for name in names]
     evidence = {name: evidence_of(session.ledger, state, name) for name in names}
-    packs = []
+    packs, recorded = [], session.state == session.project.state
     for harness in harnesses or tuple(sorted(HARNESS_FOLDERS)):
         files = pack_files(packages, evidence, HARNESS_FOLDERS[harness])
         path = out / harness
@@ -85,10 +85,18 @@ def export_packs(
                 "skills": len(packages),
                 "digest": digest,
                 "left_out": left_out,
+                "recorded": recorded,
             }
         )
-    known = [{"harness": p["harness"], "digest": p["digest"], "skills": names} for p in packs]
-    session.ledger.append([NewEvent(kind="pack.exported", data=data) for data in known])
+    if recorded:
+        known = [{"harness": p["harness"], "digest": p["digest"], "skills": names} for p in packs]
+        session.ledger.append([NewEvent(kind="pack.exported", data=data) for data in known])
+    else:
+        click.echo(
+            f"note: {session.project.state} cannot be written to, so the ledger has no record of "
+            "this export; the digests above and in each pack's manifest are all there is of it",
+            err=True,
+        )
     return packs
 
 

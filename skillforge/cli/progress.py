@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 INTERVAL_TTY, INTERVAL_PIPE = 0.25, 10.0
-"""Seconds between two looks at the numbers."""
+"""Seconds between two looks at the numbers, and before the first one: of a single rollout, while
+others are in flight, no rate can be told."""
+NARROW = 80
+"""Columns below which the numbers have the line to themselves."""
 SAID = 300
 """Characters of a failure's message."""
 
@@ -33,7 +36,7 @@ class Progress:
     before (libraries, the embedder) says nothing about the others.
     """
 
-    terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
+    terminal: bool = field(default_factory=lambda: is_terminal())
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
     _started: float = field(init=False)
@@ -42,6 +45,8 @@ class Progress:
     _shown: float = 0.0
     _expected: int = 0
     _rollouts: int = 0
+    _told: int = 0
+    """Rollouts that the last line counted."""
     _failures: int = 0
     _usd: float = 0.0
     _bar: Bar | None = None
@@ -61,7 +66,7 @@ class Progress:
         """Add rollouts that are to come, the first of them at once."""
         self._expected += rollouts
         if self._begun is None and rollouts:
-            self._begun = self.clock()
+            self._begun = self._shown = self.clock()
 
     def rollout(self, rollout: Rollout) -> None:
         """Count one finished rollout, and say so now and then; say what failed first."""
@@ -79,7 +84,7 @@ class Progress:
         if self.terminal:
             self._draw()
         else:
-            self.announce(self.line())
+            self._tell()
 
     def line(self) -> str:
         """Return the numbers in words: rate, cost, time left, failures."""
@@ -92,31 +97,44 @@ class Progress:
         )
 
     def finish(self) -> None:
-        """Take the bar away, before a result is printed."""
+        """Take the bar away, or say the last numbers, before a result or an error is printed."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+        elif not self.terminal and self._rollouts > self._told:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = self._rollouts
+        self.announce(self.line())
 
     def _draw(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
+        console = self._bar.console if self._bar else Console(stderr=True)
+        narrow, line = console.width < NARROW, self.line()
+        line = line.replace(" rollouts", "", 1) if narrow else line
         if self._bar is None:
+            numbers = TextColumn("{task.description}")
             self._bar = Bar(
-                BarColumn(),
-                TextColumn("{task.description}"),
-                console=Console(stderr=True),
+                *([numbers] if narrow else [BarColumn(), numbers]),
+                console=console,
                 auto_refresh=False,
                 transient=True,
             )
-            self._bar.add_task("")
+            self._bar.add_task(line)
             self._bar.start()
-            atexit.register(self.finish)  # an error must not leave the cursor hidden
         self._bar.update(
             self._bar.task_ids[0],
             total=self._expected,
             completed=self._rollouts,
-            description=self.line(),
+            description=line,
             refresh=True,
         )
+
+
+def is_terminal() -> bool:
+    """Whether lines on stderr can be drawn anew."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -69,20 +69,22 @@ def eval_(
 ) -> int:
     """Measure a skill against its absence: paired rollouts, the four outcomes, lift, evidence."""
     arms = check_arms([name.strip() for name in names.split(",")])
-    with open_session(project, write=True) as session:
+    with open_session(project, write=True, dry_run=paying.dry_run) as session:
         engine = make_engine(session, suite, paying)
         require_served(session.curator.state, skill)
         available = len(engine.suite.select(skill=skill, split=Split.CONFIRM))
-        rollouts = len(arms) * min(tasks, available) * replicates
+        drawn = draw(engine, tasks, available, f"confirm tasks for {skill}")
+        rollouts = len(arms) * drawn["used"] * replicates
         expected = estimates.of_rollouts(engine, [skill], rollouts, rollouts)
         if paying.dry_run:
-            return show_estimate(expected, as_json)
+            return show_estimate(expected | {"tasks": drawn}, as_json)
         job = partial(
             jobs.evaluate_skill, skill=skill, arms=arms, tasks=tasks, replicates=replicates
         )
         measured, spend = drive(with_fallback(engine, job))
         totals = {"cost_usd": spend["usd"], "tokens": spend["tokens"], "seconds": spend["seconds"]}
-        data = _whole(engine, measured.to_json() | totals, expected, spend)
+        report = measured.to_json() | {"tasks": drawn} | totals
+        data = _whole(engine, report, expected, spend)
 
     def show(data: Mapping[str, Any]) -> None:
         evaluation(data)
@@ -109,7 +111,7 @@ def evolve(
     paying: Paying,
 ) -> int:
     """Try to make one skill better: propose, screen, confirm on fresh tasks, decide."""
-    with open_session(project, write=True) as session:
+    with open_session(project, write=True, dry_run=paying.dry_run) as session:
         engine = make_engine(session, suite, paying)
         engine.stage_only = stage_only
         require_served(session.curator.state, skill)
@@ -163,7 +165,7 @@ def nightly(
     suite: str, stage_only: bool | None, project: Path | None, as_json: bool, paying: Paying
 ) -> int:
     """Evolve the library under a budget, then audit, retire, promote, re-index and report."""
-    with open_session(project, write=True) as session:
+    with open_session(project, write=True, dry_run=paying.dry_run) as session:
         engine = make_engine(session, suite, paying)
         engine.stage_only = stage_only
         order = jobs.night_order(engine)
@@ -252,13 +254,14 @@ def units(
     skill: str, suite: str, tasks: int, project: Path | None, as_json: bool, paying: Paying
 ) -> int:
     """Measure every unit of a skill by leaving it out, on tasks of the screen split."""
-    with open_session(project, write=True) as session:
+    with open_session(project, write=True, dry_run=paying.dry_run) as session:
         engine = make_engine(session, suite, paying)
         record = require_served(session.curator.state, skill)
         anchors = len(jobs.audit_anchors(engine, skill, tasks))
+        drawn = draw(engine, tasks, anchors, f"screen tasks for {skill}")
         expected = estimates.of_rollouts(engine, [skill], 2 * anchors, 20 * anchors)
         if paying.dry_run:
-            return show_estimate(expected, as_json)
+            return show_estimate(expected | {"tasks": drawn}, as_json)
         job = partial(jobs.audit_skill_units, skill=skill, tasks=tasks)
         found, spend = drive(with_fallback(engine, job))
     data = {
@@ -266,6 +269,7 @@ def units(
         "version": record.current,
         "informative": found.informative,
         "units": [u.to_json() | {"removed": False} for u in found.units],
+        "tasks": drawn,
         "estimate": expected,
         "spend": spend,
     }
@@ -276,6 +280,16 @@ def units(
 
     emit(data, as_json, show)
     return EXIT_OK
+
+
+def draw(engine: Engine, asked: int, available: int, which: str) -> dict[str, int]:
+    """Return how many tasks were asked for and are used; say it where the suite has fewer."""
+    if available < asked:
+        engine.progress.announce(
+            f"note: {asked} tasks asked for, but suite {engine.suite.name} has {available} {which}:"
+            " all of them are used"
+        )
+    return {"asked": asked, "used": min(asked, available)}
 
 
 def show_estimate(expected: Report, as_json: bool) -> int:

@@ -17,6 +17,7 @@ import click
 
 from skillforge.adapters.files import FolderLibrary
 from skillforge.adapters.ledger import SqliteLedger
+from skillforge.adapters.ledger_check import check_log
 from skillforge.adapters.project import FILE, Project, find_project, load_project
 from skillforge.adapters.stat_cache import StatCache
 from skillforge.cli.lock import ProjectLock
@@ -139,7 +140,9 @@ def make_embedder(model: str) -> Embedder:
 
 
 @contextmanager
-def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Session]:
+def open_session(
+    folder: Path | None, *, write: bool = False, dry_run: bool = False
+) -> Iterator[Session]:
     """Open the project at or above a folder and bring its ledger and folder in step.
 
     Args:
@@ -147,16 +150,18 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
         write: Whether the command changes anything; then it must be the only one that does. A
             reading command goes on without bringing things in step where another one writes or
             where nothing can be written, and keeps no other from writing once things are in step.
+        dry_run: Whether it only says what it would do: then it is a reading command, and where
+            there is no state yet, or none that can be written, things are in step in a copy.
 
     Raises:
         ConfigError: There is no project here.
         LedgerError: Another command is writing, or the ledger cannot be opened.
     """
-    project = open_project(folder)
+    project, write = open_project(folder), write and not dry_run
     with ExitStack() as stack:
         state, lock, alone = project.state, ProjectLock(project.state), False
-        if _is_read_only(state):
-            state = stack.enter_context(_copy_to_read(state, write=write))
+        if is_read_only(state) or (dry_run and not state.exists()):
+            state = stack.enter_context(copy_to_read(state, write=write))
         else:
             stack.callback(lock.release)
             alone = lock.acquire(project.settings.library.lock_seconds if write else 0)
@@ -165,6 +170,8 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
                     f"{state}: {lock.holder()} is writing to this project; wait for it to end, "
                     "then repeat, or set SKILLFORGE_LIBRARY_LOCK_SECONDS to wait for longer"
                 )
+        if alone or state != project.state:
+            check_log(state / "ledger.db")
         ledger = SqliteLedger(state / "ledger.db")
         stack.callback(ledger.close)
         library = FolderLibrary(project.library, mend=alone, stats=StatCache(state / "stats.json"))
@@ -181,17 +188,19 @@ def open_session(folder: Path | None, *, write: bool = False) -> Iterator[Sessio
                 click.echo(f"note: {note}", err=True)
             if not write:
                 lock.release()
+        elif dry_run and state != project.state:
+            session.curator.sync(finish=False)
         yield session
 
 
-def _is_read_only(state: Path) -> bool:
+def is_read_only(state: Path) -> bool:
     """Whether nothing can, or by its permissions may, be written: those bind no superuser."""
     places = [place for place in (state, state / "ledger.db") if place.exists()] or [state.parent]
     return any(not os.access(p, os.W_OK) or not p.stat().st_mode & 0o222 for p in places)
 
 
 @contextmanager
-def _copy_to_read(state: Path, *, write: bool) -> Iterator[Path]:
+def copy_to_read(state: Path, *, write: bool = False) -> Iterator[Path]:
     """Copy the state of a project that cannot be written to, for as long as it is read.
 
     SQLite reads a file in place only where it may write beside it, or if nothing is left in its
@@ -208,7 +217,9 @@ def _copy_to_read(state: Path, *, write: bool) -> Iterator[Path]:
         for file in state.iterdir() if state.is_dir() else ():
             if file.is_file():
                 copyfile(file, Path(copy) / file.name)
-        click.echo(f"note: {state} cannot be written to; the ledger is read as it stands", err=True)
+        if state.is_dir():
+            said = f"note: {state} cannot be written to; the ledger is read as it stands"
+            click.echo(said, err=True)
         yield Path(copy)
 
 

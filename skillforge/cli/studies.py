@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from skillforge.cli.options import (
     paying_options,
     project_option,
 )
-from skillforge.cli.runs import show_estimate, suite_option
+from skillforge.cli.runs import draw, show_estimate, suite_option
 from skillforge.cli.session import open_session
+from skillforge.core.task import Task
 from skillforge.report.tables import calibration_line, spend_line, table
 from skillforge.workflows.calibrate import calibration_tasks
 from skillforge.workflows.contrast import Report
@@ -113,13 +114,15 @@ def _show_power(data: Mapping[str, Any]) -> None:
 @paying_options
 def calibrate(suite: str, tasks: int, project: Path | None, as_json: bool, paying: Paying) -> int:
     """Measure how often a worker disagrees with itself on a suite (A/A); kept for later reports."""
-    with open_session(project, write=True) as session:
+    with open_session(project, write=True, dry_run=paying.dry_run) as session:
         engine = make_engine(session, suite, paying)
-        expected = _estimate(engine, tasks)
+        chosen = calibration_tasks(engine.suite, tasks, paying.seed)
+        drawn = draw(engine, tasks, len(chosen), "tasks in its propose and screen splits")
+        expected = _estimate(engine, chosen)
         if paying.dry_run:
-            return show_estimate(expected, as_json)
+            return show_estimate(expected | {"tasks": drawn}, as_json)
         found, spend = drive(with_fallback(engine, partial(jobs.calibrate_worker, tasks=tasks)))
-    data = found.to_json() | {"estimate": expected, "spend": spend}
+    data = found.to_json() | {"tasks": drawn, "estimate": expected, "spend": spend}
 
     def show(data: Mapping[str, Any]) -> None:
         click.echo(calibration_line(data))
@@ -134,8 +137,7 @@ def calibrate(suite: str, tasks: int, project: Path | None, as_json: bool, payin
     return EXIT_OK
 
 
-def _estimate(engine: Engine, count: int) -> Report:
-    tasks = calibration_tasks(engine.suite, count, engine.paying.seed)
+def _estimate(engine: Engine, tasks: Sequence[Task]) -> Report:
     skills = engine.session.curator.served()
     shown = [skills[task.skill] for task in tasks if task.skill in skills]
     longest = [max(shown, key=lambda package: len(package.body))] if shown else []

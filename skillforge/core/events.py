@@ -133,7 +133,8 @@ def check_chain(events: Iterable[Event]) -> int:
         if event.seq != count or event.previous != previous or event.hash != expected:
             raise LedgerError(
                 f"the ledger's chain is broken at event {count}: found seq {event.seq} with hash "
-                f"{event.hash[:12]}, expected {expected[:12]}; restore ledger.db from a backup"
+                f"{event.hash[:12]}, expected {expected[:12]}; restore ledger.db from a backup, or "
+                "save what stands before it with `skillforge log salvage --out FILE`"
             )
         previous = event.hash
     return count

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from skillforge.core._checks import FloatArray
 from skillforge.core.detectable import sequential_mde
 from skillforge.core.intervals import betting_interval
-from skillforge.core.rollout import Pair, PairedTable, Void, tabulate
+from skillforge.core.paired_table import PairedTable, tabulate
+from skillforge.core.rollout import Pair, Void
 from skillforge.core.rules import GateRules
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from skillforge.core.events import Event
 from skillforge.core.gate import Registration
-from skillforge.core.rollout import Failure, FailureKind, Pair, Rollout, Void, pair_up
+from skillforge.core.rollout import Cause, Failure, FailureKind, Pair, Rollout, Void, pair_up
 
 ROLLOUTS = ("rollout.finished", "rollout.failed")
 """Kinds of event that hold a rollout."""
@@ -23,6 +23,7 @@ def write_rollout(rollout: Rollout) -> dict[str, Any]:
             "kind": failure.kind.value,
             "message": failure.message[:300],
             "where": failure.where,
+            "cause": failure.cause.value,
         }
     return data
 
@@ -38,7 +39,10 @@ def read_rollout(event: Event) -> Rollout:
     data["uses"] = tuple(data.get("uses", ()))
     if (failure := data["failure"]) is not None:
         data["failure"] = Failure(
-            kind=FailureKind(failure["kind"]), message=failure["message"], where=failure["where"]
+            kind=FailureKind(failure["kind"]),
+            message=failure["message"],
+            where=failure["where"],
+            cause=Cause(failure.get("cause", Cause.OTHER)),
         )
     return Rollout(**data)
 

@@ -20,9 +20,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
+from skillforge.core.rollout import Cause
+
 Pile = Literal["again", "infra", "agent", "config"]
 
-UNSERVABLE = {"ContextWindowExceededError", "ContentPolicyViolationError"}
+UNSERVABLE = {
+    "ContextWindowExceededError": Cause.CONTEXT,
+    "ContentPolicyViolationError": Cause.REFUSED,
+}
 TIMEOUTS = {"Timeout", "APITimeoutError"}
 TRICKLE = "TimeoutError"
 """The whole time passed although the connection was never silent for that long."""
@@ -90,6 +95,8 @@ class Verdict:
     """Whether the endpoint asked for fewer calls."""
     billed: bool = True
     """Whether the attempt may have cost something."""
+    cause: Cause = Cause.OTHER
+    """What the agent failed by, where it is the agent's failure."""
 
 
 def judge(*, kind: str, causes: Collection[str], status: int, said: str) -> Verdict:
@@ -101,8 +108,9 @@ def judge(*, kind: str, causes: Collection[str], status: int, said: str) -> Verd
         status: HTTP status, or 0 where there was none.
         said: Message of the error.
 
-    >>> judge(kind="RateLimitError", causes=(STATUS,), status=429, said="slow down")
-    Verdict(pile='again', message='slow down', busy=True, billed=False)
+    >>> verdict = judge(kind="RateLimitError", causes=(STATUS,), status=429, said="slow down")
+    >>> verdict.pile, verdict.busy, verdict.billed
+    ('again', True, False)
     """
     answered = STATUS in causes
     unserved = answered and status not in GATEWAY
@@ -112,6 +120,7 @@ def judge(*, kind: str, causes: Collection[str], status: int, said: str) -> Verd
         message=plain(said) + advice,
         busy=answered and status in BUSY,
         billed=not (unserved or NOT_SENT & set(causes) or kind in UNSERVABLE or pile == "config"),
+        cause=UNSERVABLE.get(kind, Cause.TIMEOUT) if pile == "agent" else Cause.OTHER,
     )
 
 

@@ -28,6 +28,23 @@ class FailureKind(StrEnum):
     """Task timeout, context overflow, step limit, empty answer: scores 0."""
 
 
+class Cause(StrEnum):
+    """What an agent failed by."""
+
+    TIMEOUT = "timeout"
+    CONTEXT = "context_overflow"
+    STEPS = "step_limit"
+    TOKENS = "token_limit"
+    OUTPUT = "output_limit"
+    """More on stdout or on disk than it may write."""
+    CRASH = "crash"
+    """Of the agent, or of a tool that it called."""
+    EMPTY = "empty_answer"
+    REFUSED = "content_filter"
+    OTHER = "other"
+    """Nobody wrote it down."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why an attempt has no answer."""
@@ -36,6 +53,8 @@ class Failure:
     message: str
     where: str
     """The part that failed: ``model``, ``worker`` or ``verifier``."""
+    cause: Cause = Cause.OTHER
+    """What the agent failed by; says nothing of an infrastructure failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +218,8 @@ class Pair:
     """Share of the answers cut at the token limit, base and augmented, each in [0, 1]."""
     seconds: tuple[float, float] = (0.0, 0.0)
     """Mean seconds inside the model, base and augmented."""
+    failed: tuple[tuple[Cause, ...], tuple[Cause, ...]] = ((), ())
+    """What attempts of the agent failed by, base and augmented; each of them scored 0."""
     wavering: bool = False
     """Whether the verifier scored one and the same answer differently."""
 
@@ -223,48 +244,6 @@ class Pair:
         if passed_augmented:
             return Outcome.RETAINED if passed_base else Outcome.GAIN
         return Outcome.REGRESSION if passed_base else Outcome.RESIDUAL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedTable:
-    """Counts of the four outcomes over the tasks of a contrast."""
-
-    pairs: int
-    gains: int
-    regressions: int
-    residual: int
-    retained: int
-    dropped: Mapping[str, int] = field(hash=False)
-    """Pairs voided by an infrastructure failure, counted by the arm that failed."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts under the names that the commands print."""
-        return {
-            "pairs": self.pairs,
-            "gains": self.gains,
-            "regressions": self.regressions,
-            "residual": self.residual,
-            "retained": self.retained,
-            "dropped": dict(self.dropped),
-        }
-
-
-def tabulate(pairs: Iterable[Pair], dropped: Mapping[str, int] | None = None) -> PairedTable:
-    """Count the four outcomes.
-
-    >>> table = tabulate([Pair(task="a", family="f", base=0.0, augmented=1.0)])
-    >>> table.gains, table.regressions
-    (1, 0)
-    """
-    outcomes = [pair.outcome for pair in pairs]
-    return PairedTable(
-        pairs=len(outcomes),
-        gains=outcomes.count(Outcome.GAIN),
-        regressions=outcomes.count(Outcome.REGRESSION),
-        residual=outcomes.count(Outcome.RESIDUAL),
-        retained=outcomes.count(Outcome.RETAINED),
-        dropped=dict(dropped or {}),
-    )
 
 
 def pair_up(
@@ -332,6 +311,7 @@ def _pair(task: str, left: Sequence[Rollout], right: Sequence[Rollout]) -> Pair:
     arms = (left, right)
     truncated = [sum(r.finish_reason == "length" for r in arm) / len(arm) for arm in arms]
     seconds = [sum(r.seconds for r in arm) / len(arm) for arm in arms]
+    failed = [tuple(r.failure.cause for r in arm if r.failure) for arm in arms]
     return Pair(
         task=task,
         family=left[0].family,
@@ -339,6 +319,7 @@ def _pair(task: str, left: Sequence[Rollout], right: Sequence[Rollout]) -> Pair:
         augmented=_mean(right),
         truncated=(truncated[0], truncated[1]),
         seconds=(seconds[0], seconds[1]),
+        failed=(failed[0], failed[1]),
         wavering=any(map(_wavers, arms)),
     )
 

@@ -25,6 +25,11 @@ class Split(StrEnum):
     """The final report only."""
 
 
+SCORING = 1
+"""Version of what the data-only verifiers make of an answer; with another one, no score of before
+is reused."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifierSpec:
     """Which verifier scores an answer, and its options."""
@@ -61,7 +66,8 @@ class Task:
     @property
     def digest(self) -> str:
         """SHA-256 of everything in the task that can change a score."""
-        parts: list[Any] = [self.id, self.input, self.expected, self.verifier.to_json()]
+        scored = [SCORING, self.expected, self.verifier.to_json()]
+        parts: list[Any] = [self.id, self.input, scored]
         if self.files:
             parts.append({path: sha256(data) for path, data in self.files.items()})
         return json_digest(parts)

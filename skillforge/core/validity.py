@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from skillforge.core.evidence import Evidence
+from skillforge.core.paired_table import in_words
 from skillforge.core.paired_tests import mcnemar_exact
-from skillforge.core.rollout import Pair
+from skillforge.core.rollout import Outcome, Pair
 from skillforge.core.rules import Basis
 
 DIFFERS = 0.05
@@ -50,6 +51,7 @@ def examine(pairs: Sequence[Pair], evidence: Evidence, basis: Basis) -> list[Fin
         Findings in the order in which they are to be read; nothing if all is well.
     """
     found = [*_constant(pairs, basis), *_failures(evidence), *_truncation(pairs)]
+    found += _agent_failures(pairs, evidence)
     return [*found, *_wavering(pairs), *_latency(pairs), *_idle(evidence)]
 
 
@@ -76,8 +78,13 @@ def _failures(evidence: Evidence) -> Iterator[Finding]:
         f"pairs voided by infrastructure failures, by arm: {dict(dropped)} (exact p {p:.2g}): "
         f"{', '.join(names)}{f' and {more} more' if more else ''}"
     )
-    if p <= DIFFERS or abs(base - augmented) > _FAILED_SHARE * evidence.table.pairs:
+    if _uneven(base, augmented, p, evidence):
         yield Finding("infrastructure failures differ between the arms", withholds=True)
+
+
+def _uneven(base: int, augmented: int, p: float, evidence: Evidence) -> bool:
+    """Whether the arms differ in how often they fail: surely, or by a tenth of the pairs."""
+    return p <= DIFFERS or abs(base - augmented) > _FAILED_SHARE * evidence.table.pairs
 
 
 def _truncation(pairs: Sequence[Pair]) -> Iterator[Finding]:
@@ -95,6 +102,30 @@ def _truncation(pairs: Sequence[Pair]) -> Iterator[Finding]:
     # failure that it is under this limit.
     if p <= DIFFERS and more_base > more_augmented:
         yield Finding("the base arm's answers are cut off more often", withholds=True)
+
+
+def _agent_failures(pairs: Sequence[Pair], evidence: Evidence) -> Iterator[Finding]:
+    """Say what the agent failed by, in which arm, and how much of the outcomes that makes.
+
+    Nothing is withheld: an attempt that ran out of time or steps has failed its task, and if the
+    skill is why, that is what it does. But a reader must see what the lift is made of.
+    """
+    failed = evidence.table.agent_failures
+    if not any(failed.values()):
+        return
+    more = [sum(1 for p in pairs if len(p.failed[i]) > len(p.failed[1 - i])) for i in (0, 1)]
+    p = mcnemar_exact(more[0], more[1], "two-sided")
+    said = ", ".join(f"{in_words(causes)} in the {arm} arm" for arm, causes in failed.items())
+    yield Finding(f"agent failures, which score 0: {said} (exact p {p:.2g})")
+    if _uneven(more[0], more[1], p, evidence):
+        i = 0 if more[0] > more[1] else 1
+        outcome = (Outcome.GAIN, Outcome.REGRESSION)[i]
+        changed = [pair for pair in pairs if pair.outcome is outcome]
+        share = sum(1 for pair in changed if pair.failed[i])
+        yield Finding(
+            f"the agent fails more often in the {('base', 'augmented')[i]} arm: {share} of "
+            f"{len(changed)} {outcome.value}s are its failures and no wrong answers"
+        )
 
 
 def _wavering(pairs: Sequence[Pair]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from skillforge.core.paired_table import in_words
 from skillforge.report.numbers import e_value, interval, money, signed
 from skillforge.report.tables import table
 
@@ -45,6 +46,9 @@ _ROWS: Mapping[str, Callable[[Contrast], str]] = {
     "smallest effect found (MDE)": lambda c: signed(c["mde"]),
     "answers cut by max_tokens": lambda c: ", ".join(
         f"{arm} {_share(share)}" for arm, share in c["truncated"].items()
+    ),
+    "agent failures (score 0)": lambda c: ", ".join(
+        f"{arm} {in_words(causes)}" for arm, causes in c["agent_failures"].items()
     ),
     "decision": lambda c: str(c["decision"]),
 }

@@ -115,13 +115,13 @@ class Curator:
         """Return the served packages by name."""
         return {name: self.package(name) for name in self.state.served}
 
-    def sync(self) -> tuple[str, ...]:
+    def sync(self, *, finish: bool = True) -> tuple[str, ...]:
         """Bring ledger and folder in step; return a line for each thing that was done.
 
-        Unfinished folder writes are finished, hand edits become versions, new folders are
+        Folder writes are finished where asked to, hand edits become versions, new folders are
         imported. A served skill whose folder is gone is named, not touched.
         """
-        notes, unfinished = self._finish_writes()
+        notes, unfinished = self._finish_writes() if finish else ([], self._unwritten)
         present, known = self.library.versions(), self.state.skills
         current = {name: record.current for name, record in known.items() if record.served}
         changed = [name for name, version in present.items() if current.get(name) != version]
@@ -143,11 +143,16 @@ class Curator:
         self.keep_checkpoint()
         return tuple(notes)
 
+    @property
+    def _unwritten(self) -> set[str]:
+        """Skills whose folder is still to be written."""
+        return {name for name, record in self.state.skills.items() if not record.written}
+
     def _finish_writes(self) -> tuple[list[str], set[str]]:
         """Finish folder writes that a crash cut off; return notes, and what the disk refused."""
         notes, unfinished = [], set()
-        for name, record in sorted(self.state.skills.items()):
-            if not record.written and self._holds_known_bytes(name):
+        for name in sorted(self._unwritten):
+            if self._holds_known_bytes(name):
                 try:
                     self._write_folder(name)
                     notes.append(f"{name}: finished a folder write that had been interrupted")

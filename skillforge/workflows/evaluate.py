@@ -13,8 +13,9 @@ from skillforge.core.arms import EFFECTS, TWO_ARMS, Arms, shown_in
 from skillforge.core.gate import Basis, GateResult, GateRules, decide
 from skillforge.core.library import require_served
 from skillforge.core.package import Package
+from skillforge.core.paired_table import PairedTable
 from skillforge.core.paired_tests import mcnemar_exact
-from skillforge.core.rollout import Arm, Outcome, Pair, PairedTable, Rollout
+from skillforge.core.rollout import Arm, Outcome, Pair, Rollout
 from skillforge.core.task import Split, Suite, Task
 from skillforge.errors import SuiteError
 from skillforge.workflows import contrast
@@ -81,6 +82,7 @@ class Effect:
             "gained": [changed.to_json() for changed in self.gained],
             "regressed": [changed.to_json() for changed in self.regressed],
             "truncated": dict(self.truncated),
+            "agent_failures": dict(zip(self.arms, self.table.agent_failures.values(), strict=True)),
             "voided": list(self.result.evidence.voided),
         }
 

@@ -15,8 +15,9 @@ import numpy as np
 from skillforge.core.events import Event, NewEvent
 from skillforge.core.intervals import betting_interval
 from skillforge.core.package import Package
+from skillforge.core.paired_table import tabulate
 from skillforge.core.records import read_rollout
-from skillforge.core.rollout import Pair, Rollout, pair_up, tabulate
+from skillforge.core.rollout import Pair, Rollout, pair_up
 from skillforge.ports import Ledger
 from skillforge.workflows.contrast import by_task
 from skillforge.workflows.trial import Bench

@@ -497,14 +497,14 @@ def test_caps_hold_under_concurrency(processes, tmp_path, command, tokens, cap):
 
 
 def test_a_dry_run_spends_nothing(server, processes, root):
-    """--dry-run prints ranges, asks nothing of the model and starts no run."""
-    asked = len(server.requests)
+    """--dry-run prints ranges, asks nothing of the model, starts no run and leaves no file."""
+    asked, before = len(server.requests), folder_bytes(root)
     for command in (EVAL, EVOLVE, ("nightly", "--suite", "small", "--json")):
         done = processes.run(*command, "--dry-run", cwd=root)
         assert done.code == 0, done.stderr
         assert done.json["dry_run"] is True
     assert len(server.requests) == asked
-    assert set(event_counts(root)) == {"skill.imported"}
+    assert folder_bytes(root) == before
 
 
 def test_a_dry_run_counts_replicates(processes, root):
@@ -520,7 +520,7 @@ def test_a_dry_run_counts_replicates(processes, root):
 
 
 def test_a_dry_demo_spends_nothing(server, processes, tmp_path):
-    """--dry-run of the demo lays its folder out and prints ranges, with the price it found."""
+    """--dry-run of the demo prints ranges, with the price it found, and leaves no folder."""
     asked = len(server.requests)
     model = ("--model", "openai/gpt-4o-mini", "--api-base", server.url)
     done = processes.run("demo", "--dry-run", "--json", *model, cwd=tmp_path)
@@ -528,6 +528,28 @@ def test_a_dry_demo_spends_nothing(server, processes, tmp_path):
     assert done.json["dry_run"] is True
     assert 0 < done.json["usd"][0] < done.json["usd"][1]
     assert len(server.requests) == asked
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "which"),
+    [
+        (("eval", "shout"), "40 confirm tasks for shout"),
+        (("audit", "units", "shout"), "6 screen tasks for shout"),
+        (("calibrate",), "36 tasks in its propose and screen splits"),
+    ],
+)
+def test_fewer_tasks_than_were_asked_for_are_told(processes, root, command, which):
+    """What a suite has is used, and a line and a field say that it is less."""
+    call = (*command, "--suite", "small", "--dry-run", "--json")
+    many = processes.run(*call, "--tasks", "100000", cwd=root)
+    few = processes.run(*call, "--tasks", "3", cwd=root)
+
+    said = f"100000 tasks asked for, but suite small has {which}: all of them are used"
+    assert said in many.stderr
+    assert many.json["tasks"] == {"asked": 100000, "used": int(which.split()[0])}
+    assert "asked for" not in few.stderr
+    assert few.json["tasks"] == {"asked": 3, "used": 3}
 
 
 # --- usage and consoles ---

@@ -99,7 +99,10 @@ def state(processes: ProcessServer, root: Path) -> dict:
 def test_evolve_killed_again_and_again_ends_as_if_undisturbed(
     server, processes, undisturbed, tmp_path
 ):
-    """The next call goes on, repeats no finished rollout, and ends in the same state."""
+    """The next call goes on, repeats no finished rollout, and ends in the same state.
+
+    Report: gepa-ai/gepa#227.
+    """
     root = write_project(tmp_path / "project", server.url)
     before, killed = len(server.requests), 0
     for kind, number, delay in moments(undisturbed):

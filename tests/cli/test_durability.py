@@ -18,6 +18,7 @@ from support.processes import Command
 from support.small_project import event_counts, events, write_project
 
 from skillforge.adapters.ledger import SqliteLedger
+from skillforge.adapters.ledger_check import check_log, index_problems
 from skillforge.adapters.salvage import salvage
 from skillforge.core.events import check_chain
 from skillforge.core.records import ROLLOUTS, read_rollout
@@ -207,9 +208,12 @@ def test_a_file_cut_short_is_refused_and_salvaged(tmp_path, undisturbed):
 
     assert path.read_bytes() == before
     assert 0 < done.events < 600
-    ledger = SqliteLedger(tmp_path / "saved.db")
-    assert check_chain(ledger.events()) == done.events
-    ledger.close()
+    with closing(SqliteLedger(tmp_path / "saved.db")) as ledger:
+        assert check_chain(ledger.events()) == done.events
+        named = {e.data["output_blob"] for e in ledger.events(kinds=ROLLOUTS)}
+    assert done.lost <= named
+    assert len(named - done.lost) <= done.blobs
+    assert done.lost  # a file without its end lacks payloads of events that it still holds
     batch.run(tmp_path / "saved.db", 600)
     with closing(SqliteLedger(tmp_path / "saved.db")) as ledger:
         found = [read_rollout(event) for event in ledger.events(kinds=ROLLOUTS)]
@@ -238,6 +242,32 @@ def test_flipped_bytes_are_found_and_never_believed(tmp_path, undisturbed):
     assert noticed
 
 
+def damage_index(path: Path) -> None:
+    """Flip a byte of a page that holds nothing but an index over kinds of events."""
+    data, size = bytearray(path.read_bytes()), 4096
+    leaf, word = 10, b"rollout.finished"
+    page = next(
+        at for at in range(0, len(data), size) if data[at] == leaf and word in data[at : at + size]
+    )
+    data[data.index(word, page)] ^= 0x5A
+    path.write_bytes(data)
+
+
+def test_a_damaged_index_is_found_and_built_anew(tmp_path, undisturbed):
+    """Every event and its hash are whole, but one is not found where it is looked for."""
+    path = whole(tmp_path)
+    assert list(index_problems(path)) == []
+    damage_index(path)
+    with closing(SqliteLedger(path)) as ledger:
+        assert check_chain(ledger.events()) == len(list(ledger.events()))
+    (problem, *_) = index_problems(path)
+
+    assert "log salvage" in problem
+    salvage(path, tmp_path / "saved.db")
+    assert list(index_problems(tmp_path / "saved.db")) == []
+    assert rollouts(tmp_path / "saved.db") == undisturbed
+
+
 def test_a_full_disk_stops_the_batch_whole(processes, tmp_path, undisturbed):
     """What does not fit is not counted; with room again, the batch goes on where it stopped."""
     SqliteLedger(tmp_path / "full.db").close()
@@ -252,7 +282,70 @@ def test_a_full_disk_stops_the_batch_whole(processes, tmp_path, undisturbed):
     assert rollouts(tmp_path / "full.db") == undisturbed
 
 
+@pytest.mark.parametrize("of", ["another ledger", "an earlier state"])
+def test_a_log_that_is_not_the_ledgers_is_refused_before_it_is_applied(tmp_path, of):
+    """SQLite would write its old or foreign pages over the file; moved away, all is there."""
+    path = in_use(tmp_path)
+    foreign = Path(f"{path}-wal").read_bytes()
+    if of == "another ledger":
+        path = whole(tmp_path)
+    else:
+        batch.run(path, 700)
+        rollouts(path)  # closing moves the log into the file
+    before, known = path.read_bytes(), rollouts(path)
+    log = Path(f"{path}-wal")
+    log.write_bytes(foreign)
+    with pytest.raises(LedgerError, match=r"-wal is no log of .*move .*-wal to another folder"):
+        check_log(path)
+    saved = salvage(path, tmp_path / "saved.db")
+
+    assert path.read_bytes() == before
+    assert saved.events == len(known)
+    log.unlink()
+    check_log(path)
+    assert rollouts(path) == known
+
+
+def test_the_log_that_a_kill_leaves_is_the_ledgers(tmp_path, undisturbed):
+    """What had not moved into the file yet is read, whole or cut off, and so is a new ledger's."""
+    path = in_use(tmp_path)
+    log = Path(f"{path}-wal")
+    data = log.read_bytes()
+    for size in (len(data), len(data) // 2, 0):
+        log.write_bytes(data[:size])
+        check_log(path)
+    log.write_bytes(data)
+    assert rollouts(path) == undisturbed
+    check_log(tmp_path / "none.db")
+
+
 # --- the command line ---
+
+
+def test_a_foreign_log_stops_a_command_and_the_way_out_works(server, processes, tmp_path):
+    """The command ends with what was found and what to do; nothing of the ledger has changed."""
+    root = write_project(tmp_path / "project", server.url)
+    assert processes.run(*EVAL, cwd=root).code in (0, 3)
+    counts, path = event_counts(root), root / ".skillforge" / "ledger.db"
+    before, log = path.read_bytes(), Path(f"{path}-wal")
+    shutil.copyfile(f"{in_use(tmp_path)}-wal", log)
+    refused = processes.run("list", cwd=root)
+
+    assert refused.code == 1
+    assert "move ledger.db-wal to another folder, then run the same command" in refused.stderr
+    assert path.read_bytes() == before
+    log.rename(tmp_path / "moved")
+    assert processes.run("replay", cwd=root).code == 0
+    assert event_counts(root) == counts
+
+    damage_index(path)
+    found = processes.run("replay", cwd=root)
+    assert found.code == 4
+    assert "skillforge log salvage --out FILE" in found.stdout
+    assert processes.run("log", "salvage", "--out", "saved.db", cwd=root).code == 0
+    (root / "saved.db").replace(path)
+    assert processes.run("replay", cwd=root).code == 0
+    assert event_counts(root) == counts
 
 
 def test_a_damaged_project_is_explained_and_salvaged(server, processes, tmp_path):

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.small_project import event_counts, folder_bytes, write_project
+from support.small_project import event_counts, folder_bytes, write_project, write_skill
 
 import skillforge
 
@@ -109,6 +109,65 @@ def test_what_would_write_says_that_it_cannot(processes, frozen):
         assert f"{frozen / '.skillforge'} cannot be written to" in done.stderr
         assert "make it writable, or copy the project elsewhere" in done.stderr
     assert folder_bytes(frozen) == before
+
+
+DRY = {
+    "eval": ("eval", "shout", "--suite", "small"),
+    "evolve": ("evolve", "shout", "--suite", "small"),
+    "nightly": ("nightly", "--suite", "small"),
+    "audit": ("audit", "units", "shout", "--suite", "small"),
+    "calibrate": ("calibrate", "--suite", "small"),
+    "import": ("import", "{offered}"),
+}
+
+
+@pytest.mark.parametrize("state", ["state", "no state"])
+@pytest.mark.parametrize("command", DRY.values(), ids=DRY)
+def test_a_dry_run_needs_to_write_nothing(server, processes, frozen, tmp_path, command, state):
+    """It says the same of a project that is read-only, also of one that has no state yet."""
+    offered = tmp_path / "offered"
+    write_skill(offered, "whisper", "Writes a word in small letters.", "## Rule\n\nBe quiet.\n")
+    root = frozen
+    if state == "no state":
+        root = write_project(tmp_path / "fresh", server.url)
+        forbid(root)
+    before = stamps(root)
+    call = [part.format(offered=offered) for part in command]
+    done = processes.run(*call, "--dry-run", "--json", cwd=root)
+
+    assert done.code == 0, done.stderr
+    assert done.json["dry_run"] is True
+    assert [taken["skill"] for taken in done.json.get("taken", [])] in ([], ["whisper"])
+    assert stamps(root) == before
+
+
+def test_a_dry_run_sees_what_the_folder_holds_by_now(frozen, processes):
+    """A skill that no command has taken in yet is estimated, and the copy alone knows of it."""
+    skills = frozen / "skills"
+    skills.chmod(0o755)
+    write_skill(skills, "late", "Writes names in capitals.", "## Rule\n\nUse capitals.\n")
+    skills.chmod(0o555)
+    done = processes.run("eval", "late", "--suite", "small", "--dry-run", cwd=frozen)
+
+    assert "has no tasks for late" in done.stderr  # it is known, and this is what it lacks
+    assert "late" not in processes.run("list", cwd=frozen).stdout
+
+
+def test_an_export_that_cannot_be_recorded_says_so(processes, measured, frozen, tmp_path):
+    """The pack is written elsewhere, byte for byte the same; only the ledger lacks its event."""
+    there, here = (
+        processes.run("export", "--out", str(tmp_path / name), "--json", cwd=root)
+        for name, root in (("there", frozen), ("here", measured))
+    )
+
+    assert there.code == here.code == 0
+    assert "the ledger has no record of this export" in there.stderr
+    assert "no record" not in here.stderr
+    assert {pack["recorded"] for pack in there.json["packs"]} == {False}
+    assert {pack["recorded"] for pack in here.json["packs"]} == {True}
+    assert folder_bytes(tmp_path / "there") == folder_bytes(tmp_path / "here")
+    assert "pack.exported" not in event_counts(frozen)
+    assert "pack.exported" in event_counts(measured)
 
 
 def test_python_reads_it_too(frozen):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import small_project
 from support.loopback import Answer, LoopbackServer, ok, use
 from support.processes import ProcessServer
 from support.small_project import events, task_rows, write_project, write_suite
@@ -212,6 +213,62 @@ def test_answers_cut_by_max_tokens_are_counted_by_arm(processes, root):
     assert "base 0%, augmented 100%" in text
     reasons = {r["arm"]: r["finish_reason"] for r in events(root, "rollout.finished")}
     assert reasons == {"base": "stop", "augmented": "length"}
+
+
+LATE = """
+import asyncio
+
+async def perform(text, skills, seed):
+    \"\"\"Pass at once without a skill, and never end with one.\"\"\"
+    if skills:
+        await asyncio.get_running_loop().create_future()
+    return text.split()[-1].upper()
+"""
+
+
+def test_a_skill_that_makes_the_agent_late_is_told_apart_from_wrong_answers(processes, root):
+    """Agent failures stand by arm and cause in the report, with the share of the outcomes."""
+    suite, run = root / "suites" / "functions", ("eval", "shout", "--suite", "functions")
+    worker = PYTHON.replace("0.25", "0") + "timeout = 0.2\n"
+    (suite / "work.py").write_text(LATE, encoding="utf-8")
+    (suite / "suite.toml").write_text(HEAD.format(name="functions") + worker, encoding="utf-8")
+    trust(processes, root, "functions")
+
+    data = processes.run(*run, "--json", cwd=root).json
+    text = processes.run(*run, cwd=root).stdout
+
+    assert data["agent_failures"] == {"base": {}, "augmented": {"timeout": 8}}
+    assert data["regressions"] == 8
+    assert "agent failures (score 0)" in text
+    assert "base 0, augmented 8 (timeout 8)" in text
+    assert "in the augmented arm: 8 of 8 regressions are its failures and no wrong answers" in text
+    causes = {r["failure"]["cause"] for r in events(root, "rollout.finished") if r["failure"]}
+    assert causes == {"timeout"}
+
+
+def test_what_a_candidate_fails_by_is_part_of_its_evidence(processes, tmp_path):
+    """`evolve` shows agent failures of a candidate's fresh tasks, and the ledger keeps them."""
+
+    def silent(body: dict) -> Answer:
+        """Say nothing to a fresh task where the edit is shown."""
+        system, user = (str(body["messages"][i]["content"]) for i in (0, -1))
+        edited = "Assistant:" in system and "confirm" in user
+        return ok("") if edited else small_project.answer(body)
+
+    with LoopbackServer(silent) as server:
+        root = write_project(tmp_path / "project", server.url)
+        run = ("evolve", "shout", "--suite", "small")
+        done = processes.run(*run, "--json", cwd=root)
+    found = {c["proposer"]: c for c in done.json["candidates"] if c["confirm"]}
+    confirm = found["examples"]["confirm"]
+
+    assert set(confirm["agent_failures"]["augmented"]) == {"empty_answer"}
+    assert confirm["agent_failures"]["base"] == {}
+    assert found["examples"]["screen"]["agent_failures"] == {"base": {}, "augmented": {}}
+    assert any("the agent fails more often" in reason for reason in found["examples"]["reasons"])
+    kept = [e["confirm"]["agent_failures"] for e in events(root, "gate.decided")]
+    assert confirm["agent_failures"] in kept
+    assert processes.run("replay", cwd=root).code == 0
 
 
 def test_replicates_at_temperature_zero_are_warned_of(processes, root):

@@ -110,6 +110,8 @@ def test_a_storm_of_429_costs_no_pair(world, asked):
     assert len(server.requests) == 25 + 26
     assert bench.meter.spend.rollouts == 26
     assert bench.worker.model.pace.throttle.limit < 25
+    if asked:
+        assert min(server.arrivals[25:]) - server.arrivals[0] >= asked  # nobody asked too early
     assert bench.meter.spend.tokens == 26 * 10  # refusals cost nothing
 
 
@@ -124,6 +126,7 @@ def test_after_a_retry_after_nobody_asks_too_early(world):
 
 
 TROUBLES = {
+    "429": rate_limited(None),
     "500": status(500),
     "503": status(503),
     "cut": loopback.cut(),
@@ -138,7 +141,7 @@ def test_no_error_becomes_a_score_and_none_is_cached(world, trouble):
     """The batch ends with the failed pairs named and out of the mean; a rerun makes them good.
 
     lm-sys/FastChat#2074: errors were averaged in as -1. gepa-ai/gepa#456: a passing failure was
-    kept as 0.0 for ever.
+    kept as 0.0 for ever. LiveBench/LiveBench#543: a 429 that stays voids the pair in both arms.
     """
     endpoint = Endpoint(trouble=trouble, bad=(" 3", " 9"))
     with LoopbackServer(endpoint) as server:

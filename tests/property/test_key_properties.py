@@ -31,6 +31,7 @@ VERIFIERS = st.builds(
     VerifierSpec,
     kind=st.sampled_from(["exact", "json"]),
     options=st.dictionaries(st.sampled_from(["strip", "schema"]), st.booleans() | TEXT),
+    code=st.sampled_from(["", "1", "2"]),
 )
 TASKS = st.builds(
     Task,
@@ -41,6 +42,7 @@ TASKS = st.builds(
     skill=st.none() | TEXT,
     split=st.sampled_from(Split),
     verifier=VERIFIERS,
+    files=st.dictionaries(st.sampled_from(["a.txt", "b.txt"]), st.binary(max_size=2), max_size=2),
 )
 MODELS = st.builds(
     LitellmModel,

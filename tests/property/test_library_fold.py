@@ -17,12 +17,8 @@ from skillforge.core.checkpoint import read_state, write_state
 from skillforge.core.events import GENESIS, NewEvent, check_chain, link
 from skillforge.core.library import LibraryState, Status
 from skillforge.core.library_fold import FOLDED, fold
-from skillforge.core.rollout import (
-    Pair,
-    Void,
-    pair_up,
-    tabulate,
-)
+from skillforge.core.paired_table import tabulate
+from skillforge.core.rollout import Pair, Void, pair_up
 
 SKILLS = ("dates", "units", "names")
 LONG = st.integers(0, 2**32).map(

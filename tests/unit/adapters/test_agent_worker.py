@@ -19,7 +19,7 @@ from skillforge.adapters.models import LitellmModel
 from skillforge.core.arms import shown_in
 from skillforge.core.chat import ChatReply, ChatRequest, ToolCall
 from skillforge.core.package import Package
-from skillforge.core.rollout import Attempt, FailureKind
+from skillforge.core.rollout import Attempt, Cause, FailureKind
 from skillforge.core.task import Split, Task, VerifierSpec, WorkerSpec
 from skillforge.errors import ConfigError
 
@@ -194,6 +194,7 @@ def test_an_endless_loop_ends_at_the_step_limit(endpoint):
     assert attempt.failure is not None
     assert attempt.failure.kind is FailureKind.AGENT
     assert "step limit: no answer within 4 steps" in attempt.failure.message
+    assert attempt.failure.cause is Cause.STEPS
 
 
 def test_the_token_limit_is_never_passed(endpoint):
@@ -206,6 +207,7 @@ def test_the_token_limit_is_never_passed(endpoint):
     assert attempt.failure is not None
     assert attempt.failure.kind is FailureKind.AGENT
     assert "token limit" in attempt.failure.message
+    assert attempt.failure.cause is Cause.TOKENS
     assert 0 < attempt.prompt_tokens + attempt.completion_tokens <= 20_000
 
 
@@ -239,10 +241,13 @@ def test_a_long_result_is_cut_and_says_so(endpoint):
 
 
 @pytest.mark.parametrize(
-    ("last", "kind", "free"),
-    [(context_overflow(), FailureKind.AGENT, True), (drop(), FailureKind.INFRA, False)],
+    ("last", "kind", "cause", "free"),
+    [
+        (context_overflow(), FailureKind.AGENT, Cause.CONTEXT, True),
+        (drop(), FailureKind.INFRA, Cause.OTHER, False),
+    ],
 )
-def test_a_call_without_an_answer_ends_the_attempt(endpoint, last, kind, free):
+def test_a_call_without_an_answer_ends_the_attempt(endpoint, last, kind, cause, free):
     """A full context is the agent's failure, a lost connection is nobody's; both keep the cost.
 
     A refused call costs nothing; one that was lost may have been billed and counts at its bound.
@@ -250,7 +255,7 @@ def test_a_call_without_an_answer_ends_the_attempt(endpoint, last, kind, free):
     attempt, _ = run(endpoint, [use(("read_skill", {"name": "orders"})), last], ORDERS)
 
     assert attempt.failure is not None
-    assert attempt.failure.kind is kind
+    assert (attempt.failure.kind, attempt.failure.cause) == (kind, cause)
     used = attempt.prompt_tokens + attempt.completion_tokens
     assert used == 10 if free else used > 10
     assert len(attempt.uses) == 2
@@ -264,7 +269,7 @@ def test_no_answer_at_all_is_the_agents_failure(endpoint):
     )
 
     assert silent.failure is not None
-    assert silent.failure.message == "empty answer"
+    assert (silent.failure.message, silent.failure.cause) == ("empty answer", Cause.EMPTY)
     assert (earlier.output, earlier.failure) == ("Graz", None)
 
 
@@ -381,6 +386,7 @@ def test_a_tool_that_crashes_is_the_agents_failure(endpoint):
     assert attempt.failure is not None
     assert attempt.failure.kind is FailureKind.AGENT
     assert "tool leave crashed: SystemExit: bye" in attempt.failure.message
+    assert attempt.failure.cause is Cause.CRASH
 
 
 def test_a_tool_that_never_ends_is_the_agents_failure():
@@ -396,6 +402,7 @@ def test_a_tool_that_never_ends_is_the_agents_failure():
     assert attempt.failure is not None
     assert attempt.failure.kind is FailureKind.AGENT
     assert "timeout: tool hang was still running" in attempt.failure.message
+    assert attempt.failure.cause is Cause.TIMEOUT
 
 
 def test_a_state_that_cannot_be_made_voids_the_attempt(endpoint):

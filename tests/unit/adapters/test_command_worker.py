@@ -84,6 +84,7 @@ def attempt(code: str, *argv: str, skills: tuple[Package, ...] = (), **more: Any
     return asyncio.run(worker(code, *argv, **more).attempt(given, skills, seed=0))
 
 
+FILLS = "f = open('b', 'wb')\nwhile True: f.write(bytes(10**6))"
 LOUD = skill("loud", "Answer in capitals.")
 
 
@@ -171,19 +172,19 @@ open(".claude/skills/loud/note", "w").write("mine")
 
 
 @pytest.mark.parametrize(
-    ("code", "limits", "why"),
+    ("code", "limits", "why", "cause"),
     [
-        ("import time; time.sleep(3600)", {"timeout": 0.5}, "longer than 0.5 s"),
-        ("import sys; sys.exit('gave up')", {}, "exit code 1: gave up"),
-        ("print('SAY THIS'); exit(1)", {}, "exit code 1"),
-        ("import os; os.abort()", {}, "ended by signal 6"),
-        ("while True: print('y' * 999)", {"output_kib": 16}, "more than 16 KiB"),
-        ("pass", {}, "empty answer"),
-        ("f = open('b', 'wb')\nwhile True: f.write(bytes(10**6))", {"disk_mib": 2}, "2 MiB|large"),
+        ("import time; time.sleep(3600)", {"timeout": 0.5}, "longer than 0.5 s", "timeout"),
+        ("import sys; sys.exit('gave up')", {}, "exit code 1: gave up", "crash"),
+        ("print('SAY THIS'); exit(1)", {}, "exit code 1", "crash"),
+        ("import os; os.abort()", {}, "ended by signal 6", "crash"),
+        ("while True: print('y' * 999)", {"output_kib": 16}, "more than 16 KiB", "output_limit"),
+        ("pass", {}, "empty answer", "empty_answer"),
+        (FILLS, {"disk_mib": 2}, "2 MiB|large", "output_limit|crash"),
     ],
     ids=["hangs", "fails", "answers and fails", "crashes", "floods", "silent", "fills the disk"],
 )
-def test_failures_of_the_agent(code: str, limits: dict[str, Any], why: str) -> None:
+def test_failures_of_the_agent(code: str, limits: dict[str, Any], why: str, cause: str) -> None:
     """What the program does wrong is its own failure, which scores 0, and names the program.
 
     Public report covered: assafkip/kipi-system#238 (a command that only fails earns no credit).
@@ -194,6 +195,7 @@ def test_failures_of_the_agent(code: str, limits: dict[str, Any], why: str) -> N
     assert (got.failure.kind, got.failure.where) == (FailureKind.AGENT, "worker")
     assert got.failure.message.startswith(sys.executable)
     assert any(word in got.failure.message for word in why.split("|"))
+    assert got.failure.cause in cause.split("|")
 
 
 def test_a_missing_answer_file() -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.world import skill
 
 from skillforge.adapters.python_worker import PythonWorker
-from skillforge.core.rollout import Attempt, FailureKind
+from skillforge.core.rollout import Attempt, Cause, FailureKind
 from skillforge.core.task import Split, Task, VerifierSpec, WorkerSpec
 from skillforge.errors import ConfigError, InfraError
 
@@ -124,6 +124,27 @@ def test_without_a_stated_price_nothing_runs():
 
     with pytest.raises(ConfigError, match="add usd_per_attempt = USD"):
         attempt(work, usd=None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"), [("", Cause.EMPTY), (ValueError(), Cause.CRASH), (None, Cause.TIMEOUT)]
+)
+def test_what_a_function_fails_by_is_told(answer, cause):
+    """Silence, an error of its own, and the end of its time are counted apart."""
+
+    async def work(*_: Any) -> str:
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            await asyncio.get_running_loop().create_future()
+        return answer
+
+    spec = WorkerSpec(kind="python", function="mine:work", usd_per_attempt=0.0, timeout=0.05)
+    worker = PythonWorker(function=Own(work), spec=spec)
+    done = asyncio.run(worker.attempt(TASK, [], seed=0))
+
+    assert done.failure is not None
+    assert (done.failure.kind, done.failure.cause) == (FailureKind.AGENT, cause)
 
 
 @pytest.mark.parametrize(

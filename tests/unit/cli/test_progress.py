@@ -1,5 +1,10 @@
 """Progress: numbers that are right, a bar on a terminal, plain lines in a pipe."""
 
+import itertools
+import re
+import sys
+
+import pytest
 from support import batch
 
 from skillforge.cli.progress import Progress
@@ -40,9 +45,14 @@ def test_the_clock_starts_with_the_first_rollout(tmp_path):
     assert line.endswith("0:00:20 left")
 
 
+def every(seconds):
+    """Return a clock that goes on by so much with every look at it."""
+    return itertools.count(0.0, seconds).__next__
+
+
 def test_a_pipe_gets_plain_lines(tmp_path, capsys):
-    """No control character is written, one line at a time."""
-    progress = rollouts(tmp_path, Progress(terminal=False))
+    """No control character is written, one line at a time, now and then."""
+    progress = rollouts(tmp_path, Progress(terminal=False, clock=every(1.0)))
     progress.announce("next: [bold]shout[/]")
     out, err = capsys.readouterr()
 
@@ -85,15 +95,54 @@ def test_the_first_failure_is_named_once(capsys):
 def test_a_terminal_gets_a_bar_that_goes_away(tmp_path, capsys, monkeypatch):
     """The bar is drawn on stderr and taken away before the result is printed."""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    progress = rollouts(tmp_path, Progress(terminal=True))
+    progress = rollouts(tmp_path, Progress(terminal=True, clock=every(0.1)))
     progress.announce("half way")
+    print("a note", file=sys.stderr)
     progress.finish()
     out, err = capsys.readouterr()
 
     assert out == ""
     assert "━" in err
     assert "of 30 rollouts" in err
-    assert "half way" in err
+    for line in ("half way", "a note"):
+        assert f"{line}\n" in err
+    assert err.endswith("\x1b[2K")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_the_numbers_stay_on_one_line(tmp_path, capsys, monkeypatch, width):
+    """However narrow the terminal is, nothing wraps; where it is, the bar makes room for them."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    progress = Progress(terminal=True, clock=every(0.1))
+    progress.expect(12_345)
+    rollouts(tmp_path, progress).finish()
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    lines = [line.rstrip() for line in re.split(r"[\r\n]", drawn) if line.strip()]
+
+    assert lines
+    assert max(map(len, lines)) <= width
+    assert ("━" in drawn) == (width >= 80)
+    assert all(line.endswith(" left") for line in lines) == (width >= 60)
+
+
+def test_nothing_is_told_of_a_single_rollout(tmp_path, capsys):
+    """While the others of the first round are in flight, a rate would be far too low."""
+    at = 0.0
+    progress = Progress(terminal=False, clock=lambda: at)
+    progress.expect(400)
+    at = 5.0
+    rollouts(tmp_path, progress, count=1)
+    early = capsys.readouterr().err
+    at = 10.0
+    rollouts(tmp_path, progress, count=20)
+
+    assert early == ""
+    assert capsys.readouterr().err.splitlines()[0].startswith("[   10 s] 2 of 420 rollouts, 0.2/s")
+
+    progress.finish()
+    progress.finish()  # the last numbers are told once
+    assert capsys.readouterr().err.count(" of 420 rollouts") == 1
 
 
 def test_a_cached_batch_is_not_waited_for(tmp_path):

@@ -101,6 +101,7 @@ def test_ties_and_voids_neither_help_nor_hurt_a_lift():
         "residual": 2,
         "retained": 3,
         "dropped": {"base": 1, "augmented": 0},
+        "agent_failures": {"base": {}, "augmented": {}},
     }
 
 
@@ -408,7 +409,7 @@ def test_the_result_as_json():
     assert set(data["confirm"]) == {
         *("pairs", "gains", "regressions", "residual", "retained", "dropped"),
         *("lift", "lift_interval", "e_value", "e_harm", "e_futility", "mde"),
-        *("e_charged", "all_pass", "all_fail", "truncated"),
+        *("e_charged", "all_pass", "all_fail", "truncated", "agent_failures"),
     }
     assert (data["decision"], data["basis"]) == ("insufficient_evidence", "lift")
 

@@ -31,6 +31,20 @@ def test_each_failure_has_its_pile(kind, causes, status, said, pile):
     assert judge(kind=kind, causes=causes, status=status, said=said).pile == pile
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "cause"),
+    [
+        ("Timeout", 408, "timeout"),
+        ("ContextWindowExceededError", 400, "context_overflow"),
+        ("ContentPolicyViolationError", 400, "content_filter"),
+        ("RateLimitError", 429, "other"),
+    ],
+)
+def test_what_the_agent_failed_by_is_told(kind, status, cause):
+    """Reports count a full context apart from a timeout; other trouble is no agent's."""
+    assert judge(kind=kind, causes=(), status=status, said="no").cause == cause
+
+
 REFUSED = ("APIConnectionError", "ConnectError")
 STATUS = ("RateLimitError", "HTTPStatusError")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillforge.core.gate import Basis, Decision, GateResult, GateRules, decide
-from skillforge.core.rollout import Pair, Void
+from skillforge.core.rollout import Cause, Pair, Void
 
 SCORES = {"w": (0.0, 1.0), "l": (1.0, 0.0), "p": (1.0, 1.0), "f": (0.0, 0.0)}
 VOIDS = {"b": "base", "a": "augmented", "2": "both"}
@@ -92,6 +92,39 @@ def test_other_truncation_is_named_and_withholds_nothing(truncated: tuple[float,
 
     assert result.decision is Decision.PROBATION
     assert any("token limit" in reason for reason in result.reasons)
+
+
+def test_agent_failures_are_counted_by_arm_and_cause() -> None:
+    """They score 0 and are named, the few of both arms alike without a further word."""
+    result = judge("w" * 10, failed=((Cause.TIMEOUT,), (Cause.EMPTY, Cause.TIMEOUT)))
+    even = judge("w" * 10, failed=((Cause.CRASH,), (Cause.CRASH,)))
+
+    assert result.evidence.to_json()["agent_failures"] == {
+        "base": {"timeout": 10},
+        "augmented": {"empty_answer": 10, "timeout": 10},
+    }
+    said = "10 (timeout 10) in the base arm, 20 (empty answer 10, timeout 10) in the augmented arm"
+    assert any(said in reason for reason in result.reasons)
+    assert not any("the agent fails more often" in reason for reason in even.reasons)
+    assert judge("w" * 10).evidence.to_json()["agent_failures"] == {"base": {}, "augmented": {}}
+
+
+@pytest.mark.parametrize(
+    ("letters", "failed", "said"),
+    [
+        ("w", ((Cause.TIMEOUT,), ()), "in the base arm: 10 of 10 gains are its failures"),
+        ("l", ((), (Cause.STEPS,)), "in the augmented arm: 4 of 4 regressions are its failures"),
+        ("f", ((), (Cause.STEPS,)), "in the augmented arm: 0 of 0 regressions are its failures"),
+    ],
+)
+def test_what_a_lift_owes_to_agent_failures_is_said(
+    letters: str, failed: tuple[tuple[Cause, ...], ...], said: str
+) -> None:
+    """A gain where the other arm ran out of time is no better answer; nothing is withheld."""
+    result = judge(letters * 10, failed=failed)
+
+    assert any(f"the agent fails more often {said}" in reason for reason in result.reasons)
+    assert withheld(result) == []
 
 
 def test_a_wavering_verifier_withholds_and_is_named_by_task() -> None:

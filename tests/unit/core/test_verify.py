@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from skillforge.core.task import VerifierSpec
+from skillforge.core.digest import json_digest
+from skillforge.core.task import SCORING, VerifierSpec
 from skillforge.core.verify import CODE_KINDS, KINDS, PLANNED, check_options, last_number, verify
 from skillforge.errors import SuiteError
 
@@ -294,3 +295,35 @@ def test_kinds() -> None:
     """The data-only kinds, those that run code, and committees are available."""
     assert KINDS[:5] == ("exact", "contains", "regex", "number", "json")
     assert KINDS[5:] == (*CODE_KINDS, "committee")
+
+
+SCORES = {
+    1: "928ca325d7ed89fc",
+}
+"""By version of the scoring, the digest of what it makes of the answers below."""
+
+
+def test_a_change_of_what_verifiers_score_is_a_new_version():
+    """A score of an earlier scoring must not be served: raise `SCORING` and add its digest here.
+
+    Report: EvolvingLMMs-Lab/lmms-eval#1217 / #1118.
+    """
+    specs = [
+        ("exact", {}), ("exact", {"strip": False}), ("exact", {"first_line": True}),
+        ("exact", {"ignore_case": True}), ("contains", {}), ("number", {}), ("json", {}),
+        ("regex", {"pattern": "(?i)^\\s*yes"}),
+    ]  # fmt: skip
+    golds = ["42", "Yes", '{"a": [1, 2]}', "-1,234.5", "#### 7"]
+    answers = [
+        "42", " 42\n", "it is 42.", "42\nor so", "yes", " YES, sir", "no", '{"a": [1, 2]}',
+        '```json\n{"a":[1,2]}\n```', '{"a": [2, 1]}', "-1234.50", "1,234.5", "-1,234.5.", "7",
+        "#### 7", "The answer is 7, I think", "", "\u2028", "４２",
+    ]  # fmt: skip
+    scores = [
+        verify(VerifierSpec(kind=kind, options=options), gold, answer)
+        for kind, options in specs
+        for gold in golds
+        for answer in answers
+    ]
+
+    assert json_digest(scores)[:16] == SCORES[SCORING]

@@ -18,7 +18,14 @@ from skillforge.adapters.ledger import SqliteLedger
 from skillforge.adapters.workers import ChatWorker
 from skillforge.core.events import NewEvent
 from skillforge.core.records import ROLLOUTS, read_rollout, write_rollout
-from skillforge.core.rollout import condition_digest, rollout_key, rollout_seed
+from skillforge.core.rollout import (
+    Cause,
+    Failure,
+    FailureKind,
+    condition_digest,
+    rollout_key,
+    rollout_seed,
+)
 from skillforge.core.task import VerifierSpec, WorkerSpec
 from skillforge.errors import BudgetSpent, InfraError, LedgerError
 from skillforge.workflows.contrast import Context, arm_cells
@@ -261,6 +268,19 @@ def test_an_older_record_without_newer_fields_can_be_read(world):
     (event,) = world.ledger.append([NewEvent(kind="rollout.finished", data=old)])
 
     assert read_rollout(event) == replace(rollout, parallel=0)
+
+
+def test_a_failure_is_read_back_as_it_was_written(world):
+    """Also what the agent failed by; an older record does not say."""
+    (rollout, *_), _ = run(world, PlantedWorker(), cells(1))
+    late = Failure(kind=FailureKind.AGENT, message="no answer", where="worker", cause=Cause.TIMEOUT)
+    failed = replace(rollout, score=0.0, failure=late)
+    record = write_rollout(failed)
+    old = record | {"failure": {k: v for k, v in record["failure"].items() if k != "cause"}}
+    stored = world.ledger.append([NewEvent(kind="rollout.failed", data=d) for d in (record, old)])
+
+    assert read_rollout(stored[0]) == failed
+    assert read_rollout(stored[1]) == replace(failed, failure=replace(late, cause=Cause.OTHER))
 
 
 # --- budget and failures ---
