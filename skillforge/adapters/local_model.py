@@ -8,9 +8,9 @@ Why it is built this way:
 - One server per process and GGUF file; `register` with other settings replaces it. Servers compete
   for the cores, so run one process, and let it make its calls at the same time.
 - A small model is loaded once per core, each engine with one thread. Its layers take microseconds,
-  and threads that share them meet at a barrier after each: on two cores half of the CPU time went
-  there, and several times that wherever another process held one of the cores. A large model
-  spends its time between the barriers, so it is loaded once and shares out all cores.
+  and threads that share them meet at a barrier after each: on two cores a third and more of the
+  CPU time went there, and rollouts took twice as long where other processes wanted the cores too.
+  A large model spends its time between the barriers, so it is loaded once and has all cores.
 - A slot is one KV cache. Within an engine, requests of equal affinity are pinned to one slot, so
   that interleaved arms each keep their own prompt prefix instead of overwriting each other's. With
   more arms than slots, prefixes wait in main memory and are copied back.
