@@ -81,6 +81,7 @@ OWN_PARTS = [
     ("suites.py", ["suite_tables"]),
     ("suite_tables.py", ["worker_table"]),
     ("agent_worker.py", ["agent_tools"]),
+    ("local_model.py", ["local_answer"]),
     ("models.py", ["model_prices"]),
     ("ledger.py", ["blobs"]),
     ("salvage.py", ["blobs"]),

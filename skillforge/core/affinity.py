@@ -19,6 +19,11 @@ class SlotTable:
         self._owner: OrderedDict[str, int] = OrderedDict()
         self._pending = [0] * count
 
+    @property
+    def pending(self) -> int:
+        """Requests that are not done."""
+        return sum(self._pending)
+
     def take(self, affinity: str) -> int:
         """Return the slot for a request and count the request as pending there.
 

@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import skillforge
 from skillforge.adapters import local_model
-from skillforge.adapters.local_model import LocalSettings, find_weights, identity
+from skillforge.adapters.local_model import LocalSettings, engine_shares, find_weights, identity
 from skillforge.errors import ConfigError
 
 
@@ -87,6 +88,24 @@ def test_identity_names_weights_engine_and_mode():
     assert plain == identity("local/smollm2", LocalSettings(slots=4, threads=1))
     assert plain != identity("smollm2", LocalSettings(deterministic=True))
     assert plain != identity("smollm2", LocalSettings(context=1024))
+
+
+@pytest.mark.parametrize(
+    ("mib", "cores", "told", "engines", "each"),
+    [
+        (90, 2, {}, 2, {"slots": 2, "threads": 1, "cache_mib": 64}),
+        (90, 8, {}, 4, {"slots": 1, "threads": 2, "cache_mib": 32}),
+        (90, 3, {}, 3, {"slots": 2, "threads": 1, "cache_mib": 42}),
+        (90, 8, {"threads": 1}, 1, {"slots": 4, "threads": 1, "cache_mib": 128}),
+        (90, 8, {"deterministic": True}, 1, {"slots": 1, "threads": 8}),
+        (4000, 8, {}, 1, {"slots": 4, "threads": 8, "cache_mib": 128}),
+    ],
+)
+def test_a_small_model_has_an_engine_per_core(mib, cores, told, engines, each):
+    """They share out slots, threads and memory; a large model is loaded once."""
+    whole = LocalSettings(**{"slots": 4, **told})
+
+    assert engine_shares(whole, size=mib * 2**20, cores=cores) == [replace(whole, **each)] * engines
 
 
 def test_one_server_per_process_and_file():
