@@ -44,7 +44,8 @@ class CommandWorker:
         spec = self.spec
         code = self.code.digest if self._shows_code and self.code is not None else ""
         asked = [spec.command, spec.harness, spec.answer_file, spec.limits.to_json()]
-        return json_digest(["command", *asked, self.program, code])
+        outage = [spec.outage] if spec.outage else []
+        return json_digest(["command", *asked, self.program, code, *outage])
 
     @property
     def _shows_code(self) -> bool:
@@ -104,8 +105,14 @@ class CommandWorker:
             complaint = f"no {named} in the workspace" if named else "empty answer"
         if not complaint:
             return None
-        kind = FailureKind.INFRA if done.host else FailureKind.AGENT
+        kind = FailureKind.INFRA if done.host or self._is_outage(done) else FailureKind.AGENT
         return Failure(kind=kind, message=f"{self.spec.command[0]}: {complaint}", where="worker")
+
+    def _is_outage(self, done: Finished) -> bool:
+        """Whether it ended by itself and said, with the suite's words, that its model is away."""
+        if not self.spec.outage or done.stopped or not done.exit_code:
+            return False
+        return re.search(self.spec.outage, done.last_words) is not None
 
 
 def _fill(part: str, prompt: str) -> str:

@@ -98,8 +98,13 @@ class Finished:
         ended = f"exit code {self.exit_code}"
         if self.exit_code < 0:
             ended = f"ended by signal {-self.exit_code}"
-        last = self.stderr.strip().rpartition("\n")[2]
+        last = self.last_words.rpartition("\n")[2]
         return f"{ended}: {last[-200:]}" if last else ended
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it wrote to stderr, or to stdout where that is empty."""
+        return self.stderr.strip() or self.stdout[-4096:].decode(errors="replace").strip()
 
 
 def is_positive(value: object) -> bool:
