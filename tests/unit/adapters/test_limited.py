@@ -170,7 +170,7 @@ time.sleep(3600)
 
 @BOTH
 def test_memory(programs: LimitedPrograms) -> None:
-    """What a program and its children hold together is limited, and is the program's own failure."""
+    """What a program and its children hold together is limited; passing it is their own failure."""
     done = run(*python(HOLD), programs=programs, memory_mib=100)
     grows = run(*python("x = []\nwhile True: x.append(b'x' * 10**6)"), memory_mib=100)
 
