@@ -112,7 +112,8 @@ class CommandWorker:
         """Whether it ended by itself and said, with the suite's words, that its model is away."""
         if not self.spec.outage or done.stopped or not done.exit_code:
             return False
-        return re.search(self.spec.outage, done.last_words) is not None
+        said = done.stderr + done.stdout[-4096:].decode(errors="replace")
+        return re.search(self.spec.outage, said) is not None
 
 
 def _fill(part: str, prompt: str) -> str:

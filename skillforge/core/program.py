@@ -98,13 +98,9 @@ class Finished:
         ended = f"exit code {self.exit_code}"
         if self.exit_code < 0:
             ended = f"ended by signal {-self.exit_code}"
-        last = self.last_words.rpartition("\n")[2]
+        said = self.stderr.strip() or self.stdout[-4096:].decode(errors="replace").strip()
+        last = said.rpartition("\n")[2]
         return f"{ended}: {last[-200:]}" if last else ended
-
-    @property
-    def last_words(self) -> str:
-        """The end of what it wrote to stderr, or to stdout where that is empty."""
-        return self.stderr.strip() or self.stdout[-4096:].decode(errors="replace").strip()
 
 
 def is_positive(value: object) -> bool:

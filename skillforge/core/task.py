@@ -106,7 +106,7 @@ class WorkerSpec:
     answer_file: str = ""
     """File of the workspace that holds the answer of a ``command`` worker; "" for stdout."""
     outage: str = ""
-    """Regular expression that the last words of a ``command`` worker's program match when it failed
+    """Regular expression found in what a ``command`` worker's program wrote last, when it failed
     because its model could not be reached, which is no zero; "" if it never says so."""
     environment: tuple[str, ...] = ()
     """See `Limits`, as the four below; all of them hold for ``command`` workers."""
