@@ -25,6 +25,7 @@ _PLACEHOLDER = re.compile(r"\{(prompt|workspace|suite)\}")
 _CAUSES = {
     "": Cause.CRASH,
     "timeout": Cause.TIMEOUT,
+    "memory": Cause.CRASH,
     "output": Cause.OUTPUT,
     "disk": Cause.OUTPUT,
 }
@@ -50,7 +51,8 @@ class CommandWorker:
         spec = self.spec
         code = self.code.digest if self._shows_code and self.code is not None else ""
         asked = [spec.command, spec.harness, spec.answer_file, spec.limits.to_json()]
-        return json_digest(["command", *asked, self.program, code])
+        outage = [spec.outage] if spec.outage else []
+        return json_digest(["command", *asked, self.program, code, *outage])
 
     @property
     def _shows_code(self) -> bool:
@@ -111,9 +113,16 @@ class CommandWorker:
             cause = Cause.EMPTY
         if not complaint:
             return None
-        kind = FailureKind.INFRA if done.host else FailureKind.AGENT
+        kind = FailureKind.INFRA if done.host or self._is_outage(done) else FailureKind.AGENT
         message = f"{self.spec.command[0]}: {complaint}"
         return Failure(kind=kind, message=message, where="worker", cause=cause)
+
+    def _is_outage(self, done: Finished) -> bool:
+        """Whether it ended by itself and said, with the suite's words, that its model is away."""
+        if not self.spec.outage or done.stopped or not done.exit_code:
+            return False
+        said = done.stderr + done.stdout[-4096:].decode(errors="replace")
+        return re.search(self.spec.outage, said) is not None
 
 
 def _fill(part: str, prompt: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import marshal
 import os
 import shutil
@@ -65,9 +66,19 @@ class LimitedPrograms:
     _noted: bool = False
 
     def identity(self, name: str) -> str:
-        """Return the SHA-256 of the file that the name means; "" where there is none."""
+        """Return the SHA-256 of the file that the name means; "" where there is none.
+
+        The file of a Node package may be the same in all of its versions: its nearest
+        ``package.json``, which names the version, is digested with it.
+        """
         found = shutil.which(name)
-        return "" if found is None else sha256(Path(found).read_bytes())
+        if found is None:
+            return ""
+        file = Path(found).resolve()
+        manifests = (folder / "package.json" for folder in file.parents)
+        manifest = next(filter(Path.is_file, manifests), None)
+        digest = _digest(file)
+        return digest if manifest is None else sha256(f"{digest} {_digest(manifest)}".encode())
 
     async def run(self, program: Program) -> Finished:
         """Run a program to its end, or until it passes a limit."""
@@ -115,6 +126,12 @@ class LimitedPrograms:
         folders = {path.resolve() for path in self.hidden if path.is_dir()}
         folders = {f for f in folders if not any(n.is_relative_to(f) for n in needed)}
         return [f for f in folders if folders.isdisjoint(f.parents)]
+
+
+def _digest(file: Path) -> str:
+    """Return the SHA-256 of a file, which may be one of hundreds of megabytes."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, redirect_stdout
@@ -43,6 +44,8 @@ STORE = 256 << 20
 """Bytes of shared memory of a cluster that is started here; what is sent is small."""
 STARTS = 3
 """Times that a cluster is started before it is given up."""
+PATIENCE = 10.0
+"""Seconds for the head of a cluster to accept a connection."""
 
 
 class Send(Protocol):
@@ -71,12 +74,13 @@ class RayExecutor:
     Args:
         local: Runs what the driver does for each item; its limit is that of attempts in flight.
         processes: How many processes share the attempts, ≥ 1.
-        address: ``HOST:PORT`` of a cluster that stands; None starts one on this machine, which
-            `close` shuts down. A process that is connected to a cluster already stays with that.
+        address: ``HOST:PORT`` of a cluster that stands, ``auto`` for the one of this machine; None
+            starts one here, which `close` shuts down. A process that is connected to a cluster
+            already stays with that.
         driver: What this process does for each item: at least send it.
 
     Raises:
-        ConfigError: Ray is not installed.
+        ConfigError: Ray is not installed, or nobody listens at the address.
     """
 
     def __init__(
@@ -88,6 +92,8 @@ class RayExecutor:
         driver: Callable[[Any, Send], Awaitable[Any]] = only_send,
     ) -> None:
         self._ray = _load_ray()
+        if address is not None and not self._ray.is_initialized():
+            _require_listener(address)
         self._local, self._driver = local, driver
         self._processes, self._address = min(processes, local.limit), address
         self._hosts: list[_Host] = []
@@ -234,6 +240,28 @@ def connect(address: str | None, processes: int) -> None:
             ray.shutdown()
             if not left:
                 raise ConfigError(_not_connected(address, error)) from error
+
+
+def _require_listener(address: str) -> None:
+    """Refuse an address at which nobody listens: Ray itself would try it for many minutes.
+
+    Raises:
+        ConfigError: It is no address of a cluster, or nobody listens there.
+    """
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address.startswith("ray://") or not host or not port.isdigit():
+        raise ConfigError(
+            f"Ray address {address!r}; expected HOST:PORT of the cluster itself, which `ray start "
+            "--head` prints (its port is 6379 unless told otherwise; not that of Ray Client), or "
+            "'auto' for the cluster of this machine, which must be one of its nodes: "
+            "`ray start --address=HOST:PORT` makes it one"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(_not_connected(address, error)) from error
 
 
 def _not_connected(address: str | None, error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -31,6 +32,7 @@ _KINDS = {
     "command": ("command",),
     "harness": ("command",),
     "answer_file": ("command",),
+    "outage": ("command",),
     "environment": ("command",),
     "network": ("command",),
     "memory_mib": ("command",),
@@ -71,6 +73,7 @@ class WorkerTable(BaseModel):
     command: list[str] = Field(default_factory=list)
     harness: Literal[tuple(SKILL_FOLDERS)] = "claude-code"  # type: ignore[valid-type]
     answer_file: str = ""
+    outage: str = ""
     environment: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     network: bool = True
     memory_mib: Limit | None = None
@@ -88,6 +91,15 @@ class WorkerTable(BaseModel):
                 check_template(kind, value)
             except SuiteError as error:
                 raise ValueError(str(error)) from error
+        return value
+
+    @field_validator("outage")
+    @classmethod
+    def _is_regular(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"no regular expression: {error}") from error
         return value
 
     @model_validator(mode="after")

@@ -64,7 +64,7 @@ _PAYING = (
         type=click.Choice(["asyncio", "ray"]),
         help="Perform attempts in this process, or in those of a Ray cluster.",
     ),
-    click.option("--address", help="HOST:PORT of a Ray cluster; default: start one for this."),
+    click.option("--address", help="HOST:PORT of a Ray cluster, or auto; default: start one."),
     click.option("--max-usd", type=click.FloatRange(0), help="Cap of USD."),
     click.option("--max-tokens", type=click.IntRange(0), help="Cap of tokens."),
     click.option("--max-rollouts", type=click.IntRange(0), help="Cap of rollouts."),

@@ -32,7 +32,7 @@ SKILL_FOLDERS: dict[str, str] = {
     "kiro": ".kiro/skills",
     "letta-code": ".agents/skills",
     "openclaw": "skills",
-    "opencode": ".opencode/skills",
+    "opencode": ".agents/skills",  # a folder .opencode would make it install packages there
     "openhands": ".openhands/skills",
     "pi": ".pi/skills",
     "qwen": ".qwen/skills",

@@ -27,8 +27,9 @@ class Limits:
     timeout: float = 120.0
     """Seconds, wall clock."""
     memory_mib: int | None = None
-    """Address space of each process, in MiB; None for no limit (Node and Go reserve far more than
-    they use)."""
+    """Memory that it and all it has started may hold together, in MiB; None for no limit. On Linux
+    it is what they have written to and share with nobody, looked at five times a second; elsewhere
+    the address space of each process."""
     disk_mib: int = 64
     """What it may add to its fresh folder, in MiB."""
     output_kib: int = 1024
@@ -54,7 +55,7 @@ class Program:
     limits: Limits = Limits()
 
 
-Stop = Literal["", "timeout", "output", "disk"]
+Stop = Literal["", "timeout", "output", "disk", "memory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ class Finished:
             "timeout": f"it ran longer than {limits.timeout:g} s",
             "output": f"it wrote more than {limits.output_kib} KiB to stdout",
             "disk": f"it wrote more than {limits.disk_mib} MiB to disk",
+            "memory": f"it held more than {limits.memory_mib} MiB of memory",
         }
         if self.stopped:
             return passed[self.stopped]
@@ -96,7 +98,8 @@ class Finished:
         ended = f"exit code {self.exit_code}"
         if self.exit_code < 0:
             ended = f"ended by signal {-self.exit_code}"
-        last = self.stderr.strip().rpartition("\n")[2]
+        said = self.stderr.strip() or self.stdout[-4096:].decode(errors="replace").strip()
+        last = said.rpartition("\n")[2]
         return f"{ended}: {last[-200:]}" if last else ended
 
 

@@ -111,6 +111,9 @@ class WorkerSpec:
     """Whose folder the skills are laid in; see `skillforge.core.packs.SKILL_FOLDERS`."""
     answer_file: str = ""
     """File of the workspace that holds the answer of a ``command`` worker; "" for stdout."""
+    outage: str = ""
+    """Regular expression found in what a ``command`` worker's program wrote last, when it failed
+    because its model could not be reached, which is no zero; "" if it never says so."""
     environment: tuple[str, ...] = ()
     """See `Limits`, as the four below; all of them hold for ``command`` workers."""
     network: bool = True
@@ -119,8 +122,9 @@ class WorkerSpec:
     output_kib: int = 1024
 
     def to_json(self) -> dict[str, Any]:
-        """Return every setting, for fingerprints."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        """Return every setting, for fingerprints; `outage`, younger than those, where it is set."""
+        names = (n for n in self.__dataclass_fields__ if n != "outage" or self.outage)
+        return {name: getattr(self, name) for name in names}
 
     @property
     def samples_greedily(self) -> bool:

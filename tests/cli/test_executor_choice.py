@@ -40,10 +40,16 @@ def test_a_cluster_of_its_own_measures_the_same(server, processes, tmp_path):
     [
         (("--executor", "ray", "--model", "local/smollm2"), "is served inside one process"),
         (("--address", "127.0.0.1:1"), "expected 'asyncio' without address"),
+        (("--executor", "ray", "--address", "127.0.0.1:1"), "no Ray cluster answers at"),
+        (("--executor", "ray", "--address", "ray://127.0.0.1:10001"), "not that of Ray Client"),
+        (("--executor", "ray", "--address", "here"), "expected HOST:PORT of the cluster itself"),
     ],
 )
 def test_what_cannot_be_together_is_refused(server, processes, tmp_path, arguments, said):
-    """One embedded server per process would starve the others; an address is one of Ray's."""
+    """One embedded server per process would starve the others; an address is one of Ray's.
+
+    Nobody waits for a cluster that is not there.
+    """
     root = write_project(tmp_path / "project", server.url)
 
     done = processes.run(*EVAL, *arguments, cwd=root)

@@ -50,6 +50,7 @@ class Answer:
 
     code: int = 200
     body: bytes = b""
+    content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     delay: float = 0.0
     """Seconds before anything is sent."""
@@ -296,7 +297,7 @@ class LoopbackServer:
                     self.close_connection = True
                     return
                 self.send_response(answer.code)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", answer.content_type)
                 promised = len(answer.body) if answer.promised is None else answer.promised
                 self.send_header("Content-Length", str(promised))
                 for name, value in answer.headers:

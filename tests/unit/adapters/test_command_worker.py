@@ -198,6 +198,25 @@ def test_failures_of_the_agent(code: str, limits: dict[str, Any], why: str, caus
     assert got.failure.cause in cause.split("|")
 
 
+def test_a_model_that_is_away_is_no_failure_of_the_agent() -> None:
+    """A program that fails with the suite's words for it voids the attempt; any other scores 0."""
+    answered = "print('API Error: 529')"
+    away = f"{answered}; raise SystemExit(1)"
+
+    void, told, own = (
+        attempt(code, outage="API Error")
+        for code in (away, answered, "raise SystemExit('bad plan')")
+    )
+    unnamed = attempt(away)
+
+    assert void.failure is not None
+    assert own.failure is not None
+    assert unnamed.failure is not None
+    assert (void.failure.kind, told.failure) == (FailureKind.INFRA, None)
+    assert (own.failure.kind, unnamed.failure.kind) == (FailureKind.AGENT,) * 2
+    assert "exit code 1: API Error: 529" in unnamed.failure.message
+
+
 def test_a_missing_answer_file() -> None:
     """A program that talks but leaves no answer has failed."""
     got = attempt("print('done!')", answer_file="answer.txt")
@@ -245,10 +264,11 @@ def test_the_fingerprint() -> None:
         worker("1", harness="codex").fingerprint,
         worker("1", answer_file="a").fingerprint,
         worker("1", network=False).fingerprint,
+        worker("1", outage="away").fingerprint,
     ]
 
     assert len(set(same)) == 1
-    assert len({*same, *others}) == 5
+    assert len({*same, *others}) == 6
 
 
 def test_a_new_version_of_the_harness(tmp_path: Path) -> None:

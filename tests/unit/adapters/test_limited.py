@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import shutil
 import signal
@@ -156,13 +157,35 @@ def test_a_full_disk(programs: LimitedPrograms, code: str) -> None:
     assert sum(map(len, done.files.values())) <= 4 << 20
 
 
+HOLD = """
+import os, time
+if os.fork() == 0:
+    kept = b"x" * (60 << 20)
+    time.sleep(3600)
+kept = b"x" * (60 << 20)
+time.sleep(3600)
+"""
+"""Two processes that hold 60 MiB each and give nothing back."""
+
+
 @BOTH
 def test_memory(programs: LimitedPrograms) -> None:
-    """An address space limit ends what asks for more, and is the program's own failure."""
-    done = run(*python("x = bytes(10**9)"), programs=programs, memory_mib=256)
+    """What a program and its children hold together is limited; passing it is their own failure."""
+    done = run(*python(HOLD), programs=programs, memory_mib=100)
+    grows = run(*python("x = []\nwhile True: x.append(b'x' * 10**6)"), memory_mib=100)
 
-    assert (done.exit_code, done.host) == (1, "")
-    assert "MemoryError" in done.stderr
+    assert (done.stopped, done.host) == (grows.stopped, grows.host) == ("memory", "")
+    assert "more than 100 MiB of memory" in done.complaint(Limits(memory_mib=100))
+
+
+@BOTH
+def test_memory_that_is_only_reserved(programs: LimitedPrograms) -> None:
+    """Address space that nobody has written to is no memory: runtimes of harnesses reserve much."""
+    code = "import mmap; kept = mmap.mmap(-1, 8 << 30, mmap.MAP_PRIVATE); print(len(kept) >> 30)"
+
+    done = run(*python(code), programs=programs, memory_mib=100)
+
+    assert (done.exit_code, done.stdout, done.stopped) == (0, b"8\n", "")
 
 
 @BOTH
@@ -273,6 +296,29 @@ with socket.create_server(('127.0.0.1', 0)) as own:
 
     assert (off.exit_code, off.stdout) == (0, b"refused\n")
     assert (on.exit_code, on.stdout) == (0, b"reached\n")
+
+
+def test_identity(tmp_path: Path) -> None:
+    """A program is known by its bytes, and one of a Node package by its manifest as well.
+
+    Wrappers of such packages, links to a file that starts a binary elsewhere, do not change with
+    the version. Public report covered: EvolvingLMMs-Lab/lmms-eval#1217.
+    """
+    package = tmp_path / "node_modules" / "harness"
+    (package / "bin").mkdir(parents=True)
+    start, link = package / "bin" / "start.js", tmp_path / "harness"
+    start.write_text("#!/bin/sh\n")
+    start.chmod(0o755)
+    link.symlink_to(start)
+    seen = [LimitedPrograms().identity(str(link))]
+    for version in ("1", "2", "1"):
+        (package / "package.json").write_text(f'{{"version": "{version}"}}')
+        seen.append(LimitedPrograms().identity(str(link)))
+
+    assert seen[0] == hashlib.sha256(b"#!/bin/sh\n").hexdigest()
+    assert seen[1] == seen[3]
+    assert len(set(seen)) == 3
+    assert LimitedPrograms().identity("no-such-program-here") == ""
 
 
 def test_programs_that_cannot_be_run(tmp_path: Path) -> None:

@@ -328,6 +328,10 @@ def test_a_worker_is_read_with_the_settings_of_its_kind(tmp_path: Path) -> None:
         ),
         ('kind = "python"\nfunction = "work"', ":8: field 'worker.function' is 'work': "),
         ('kind = "agent"\ntools = ["a:b", "c d:e"]', ":8: field 'worker.tools.1' is 'c d:e': "),
+        (
+            'kind = "command"\ncommand = ["x"]\noutage = "("',
+            ":9: field 'worker.outage' is '(': no regular expression: ",
+        ),
         ('kind = "agent"\nsteps = 0', ":8: field 'worker.steps' is 0: "),
         ('template = "{{ nobody }}"', ":7: field 'worker.template' is '{{ nobody }}': template, l"),
         ("template = '''\na\n{% if %}'''", ":7: field 'worker.template' is 'a\\n{% if %}': "),
