@@ -72,7 +72,8 @@ _PAIRS = {
 }
 _SPEND = {
     "run": "String", "command": "String", "started": "Datetime", "stopped_by": "String",
-    "usd": "Float64", "tokens": "Int64", "rollouts": "Int64", "cached": "Int64",
+    "usd": "Float64", "tokens": "Int64", "rollouts": "Int64", "unsettled": "Int64",
+    "cached": "Int64",
     "seconds": "Float64", "model_seconds": "Float64", "rollout_seconds": "Float64",
 }
 # fmt: on
@@ -274,8 +275,9 @@ def _running(outcomes: Sequence[Pair | Void], registration: Registration) -> Ite
 def spend_frame(ledger: Ledger) -> pl.DataFrame:
     """Return one row per run, oldest first; amounts are null while a run is open.
 
-    ``usd`` in USD; ``rollouts`` were run, ``cached`` ones reused; ``seconds`` are wall clock,
-    ``model_seconds`` those of them with a call in flight. ``started`` is UTC.
+    ``usd`` in USD; ``rollouts`` were run, ``unsettled`` of them at a crash, ``cached`` ones reused;
+    ``seconds`` are wall clock, ``model_seconds`` those of them with a call in flight. ``started``
+    is UTC.
     """
     rows: dict[str, dict[str, Any]] = {}
     for event in ledger.events(kinds=("run.started", "run.finished")):

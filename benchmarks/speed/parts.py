@@ -25,6 +25,7 @@ from skillforge.core.package import Package, PackageFile
 from skillforge.core.rollout import Attempt
 from skillforge.core.task import Split, Task, VerifierSpec, WorkerSpec
 from skillforge.ports import Worker
+from skillforge.workflows.account import Account
 from skillforge.workflows.contrast import Context, arm_cells
 from skillforge.workflows.meter import Meter
 from skillforge.workflows.metered import MeteredModel, MeteredWorker
@@ -115,7 +116,8 @@ def make_bench(
 ) -> Bench:
     """Return a bench under a budget that is never reached, and whose worker asks it."""
     caps = Caps(usd=1e6, tokens=10**12, rollouts=10**9, minutes=1e6)
-    meter = Meter(caps=caps, clock=WallClock())
+    account = Account(ledger=ledger, run=run)
+    meter = Meter(caps=caps, clock=WallClock(), claim=account.claim)
     meter.start()
     executor = AsyncioExecutor(IN_FLIGHT)
     worker = make_worker(meter)

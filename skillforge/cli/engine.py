@@ -26,11 +26,11 @@ from skillforge.cli.workers import make_worker
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import GateRules
 from skillforge.core.pace import Throttle
-from skillforge.core.records import ROLLOUTS
 from skillforge.core.splits import check_splits
 from skillforge.core.task import Suite
 from skillforge.errors import ConfigError, SuiteError
 from skillforge.ports import ChatModel, Executor, Programs, Verifier, Worker
+from skillforge.workflows.account import Account
 from skillforge.workflows.evolve import Evolver, EvolveSettings
 from skillforge.workflows.meter import Meter
 from skillforge.workflows.metered import MeteredModel
@@ -112,7 +112,6 @@ class Engine:
         run = open_run(self.session.ledger, self.session.curator.state, command, full)
         if run.resumed:
             self.progress.announce(f"going on with {run.id}, which is open")
-            self._carry(run)
         for name, keys in run.otherwise.items():
             why = f"it was begun with another {', '.join(keys)}: this is a run of its own"
             if command in DECIDE:
@@ -121,21 +120,20 @@ class Engine:
             else:
                 self.progress.announce(f"{name} stays open, for {why}")
         self.run = run
+        if unsettled := Account(ledger=self.session.ledger, run=run.id).bind(self.meter):
+            self.progress.announce(f"warning: {unsettled}")
         return run
-
-    def _carry(self, run: Run) -> None:
-        """Book what the run had spent before it was interrupted."""
-        for event in self.session.ledger.events(run=run.id):
-            self.meter.carry(event.data.get("bill", {}), rollouts=int(event.kind in ROLLOUTS))
 
     def leave(self) -> None:
         """End executor and progress; write down what a run has spent and no record shows yet."""
         self.progress.finish()
         self.close_executor()
-        bill = self.meter.unrecorded()
-        if self.run is not None and bill:
-            event = NewEvent(kind="spend.booked", data={"bill": bill}, run=self.run.id)
-            self.session.ledger.append([event])
+        if self.run is None:
+            return
+        with self.meter.record(last=True) as account:
+            if account:
+                event = NewEvent(kind="spend.booked", data=account, run=self.run.id)
+                self.session.ledger.append([event])
 
     def bench(self, run: Run) -> Bench:
         """Return the bench that a run's rollouts go through; its minutes begin."""

@@ -140,6 +140,11 @@ def spend_line(report: Mapping[str, Any]) -> str:
     spend, outside = report["spend"], ""
     guessed = sum(bill["at_bound"] for bill in spend["roles"].values())
     told = f", {guessed} calls at their bound for nobody told what they cost" if guessed else ""
+    if lost := spend["roles"].get("unsettled"):
+        told += (
+            f", {money(lost['usd'])}, {lost['tokens']} tokens and {spend['unsettled']} rollouts of "
+            "it unsettled: in no bill, they may have been in flight at a crash"
+        )
     if first := spend.get("first"):
         told += f" ({money(first['usd'])} and {first['rollouts']} rollouts by {first['model']})"
     if spend["rollout_seconds"]:

@@ -234,8 +234,8 @@ class Evolver:
             proposals += carry.rebased(curator, suite, base)
             if self.proposer is not None:
                 proposals += await propose_llm(brief, self.proposer)
-            bill = self.bench.meter.unrecorded()
-            self._journal.remember(base.name, proposals, bill)
+            with self.bench.meter.record() as account:
+                self._journal.remember(base.name, proposals, account)
         if self._held_out is None:
             self._held_out = LeakIndex(self.suite.tasks)
         held_out = self._held_out

@@ -55,11 +55,13 @@ class Journal:
                 return [Proposal.from_json(p) for p in stored]
         return None
 
-    def remember(self, skill: str, proposals: Sequence[Proposal], bill: Mapping[str, Any]) -> None:
+    def remember(
+        self, skill: str, proposals: Sequence[Proposal], account: Mapping[str, Any]
+    ) -> None:
         """Keep proposals, and what they cost: a model asked again would propose something else."""
         blob = canonical_json([p.to_json() for p in proposals]).encode()
         digest = self.ledger.put_blob(blob)
-        data = {"skill": skill, "blob": digest, "count": len(proposals), "bill": bill}
+        data = {"skill": skill, "blob": digest, "count": len(proposals), **account}
         self._record("proposals.made", data)
 
     def proposed(self, base: Package, candidate: Candidate) -> None:

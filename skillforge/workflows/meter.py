@@ -9,6 +9,12 @@ A call that failed is booked at what it may have cost (`skillforge.core.retry` s
 nothing); one that was called off, or of which nobody can tell, at its bound. One that turns out
 dearer than its bound is an error where there is a cap, for no cap could hold.
 
+A process that is killed books nothing. So whatever is spent is claimed first, durably: the ledger
+always says how much the run may have cost, and what no bill shows by then counts as spent
+(`skillforge.workflows.account`). A claim is as much again as what has come together since the last
+record, within the caps, and goes with the next record, so that it costs no write of its own. Where
+calls cost nothing, and neither tokens nor rollouts have a cap, none is made.
+
 Caps of USD, tokens and rollouts are for a run, however often it is gone on with; minutes are those
 of one start, as for a window that a team has each night.
 """
@@ -16,16 +22,18 @@ of one start, as for a window that a team has each night.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
+from operator import add, sub
 from typing import Any, Self
 
 from skillforge.core.chat import Cost
 from skillforge.core.rollout import Attempt
-from skillforge.errors import BudgetSpent, ConfigError
+from skillforge.errors import BudgetSpent, ConfigError, LedgerError
 from skillforge.ports import Clock
-from skillforge.workflows.spend import Bill, Bills, Caps, Spend
+from skillforge.workflows.spend import NOTHING, Bill, Caps, Claim, Spend
 
 ROUNDING = 1e-9
 """Share by which a sum of prices may be off."""
@@ -79,7 +87,15 @@ class Meter:
 
     caps: Caps
     clock: Clock
+    claim: Callable[[Claim], None] = lambda _: None
+    """Makes a claim durable, or raises."""
     spend: Spend = field(default_factory=Spend)
+    _claimed: Claim = NOTHING
+    """What was claimed durably."""
+    _recorded: Claim = NOTHING
+    """What was committed when the last record was made."""
+    _room: Claim = NOTHING
+    """The most that was committed between a record and the end of the next one."""
     _in_flight: int = 0
     _held_usd: float = 0.0
     _held_tokens: int = 0
@@ -114,21 +130,35 @@ class Meter:
         """Take back a rollout that was admitted but whose call the budget refused."""
         self.spend.rollouts -= 1
 
-    def carry(self, bills: Mapping[str, Mapping[str, Any]], *, rollouts: int = 0) -> None:
+    def carry(self, spent: Spend) -> None:
         """Count what an interrupted run had spent before it went on: caps are for whole runs."""
-        for role, bill in bills.items():
-            self.spend.book(role, Bill(**bill))
-        self.spend.rollouts += rollouts
+        self.spend = self.spend.plus(spent)
+        self._recorded = self._committed()
 
-    def unrecorded(self) -> Bills:
-        """Return what was booked since this was asked last, for a record that outlives a crash."""
-        told, self._unrecorded = self._unrecorded, {}
-        return {role: bill.to_json() for role, bill in told.items()}
+    @contextmanager
+    def record(self, *, last: bool = False) -> Iterator[dict[str, Any]]:
+        """Give what an event must hold that is made durable meanwhile; it may be nothing.
 
-    def owe(self, bills: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take bills back whose record could not be written."""
-        for role, bill in bills.items():
-            self._unrecorded.setdefault(role, Bill()).add(Bill(**bill))
+        That is the bill since the record before, which is still owed if the ledger refuses, and the
+        next claim: of the last record of a start, what all has cost.
+        """
+        bills, self._unrecorded = self._unrecorded, {}
+        committed, claimed = self._committed(), self._claimed
+        account: dict[str, Any] = {}
+        if bills:
+            account["bill"] = {role: bill.to_json() for role, bill in bills.items()}
+        if claimed != NOTHING:
+            claimed = committed if last else claimed.most(self._next_claim(committed))
+            account["settled" if last else "claimed"] = claimed._asdict()
+        try:
+            yield account
+        except LedgerError:
+            for role, bill in bills.items():
+                self._unrecorded.setdefault(role, Bill()).add(bill)
+            raise
+        self._learn(self._committed())
+        self._recorded = committed
+        self._claimed = claimed if last else claimed.most(self._claimed)
 
     def reserve(self, role: str, bound: Cost) -> Reservation:
         """Return a context that holds the most that a call can cost, then books its true cost.
@@ -146,9 +176,11 @@ class Meter:
 
         Raises:
             BudgetSpent: With this call, the caps could be passed.
+            LedgerError: It cannot be claimed.
         """
         if self._waiting or not self._fits(bound):
             await self._wait_for(bound)
+        self._cover(bound)
         if not self._in_flight:
             self._busy_since = self.clock.now()
         self._in_flight += 1
@@ -200,6 +232,36 @@ class Meter:
         self._check_minutes()
         usd, tokens = usd + self._held_usd, tokens + self._held_tokens
         return not (_passes(self.caps.usd, usd) or _passes(self.caps.tokens, tokens))
+
+    def _cover(self, bound: Cost) -> None:
+        """Claim what all comes to with a call, unless that was done before."""
+        usd = self.spend.usd + bound.usd + self._held_usd  # added up as `_fits` does it
+        tokens = self.spend.tokens + bound.tokens + self._held_tokens
+        rollouts, claimed = self.spend.rollouts, self._claimed
+        if usd <= claimed.usd and tokens <= claimed.tokens and rollouts <= claimed.rollouts:
+            return
+        if usd or self.caps.tokens is not None or self.caps.rollouts is not None:
+            now = Claim(usd, tokens, rollouts)
+            self._learn(now)
+            claim = claimed.most(self._next_claim(now))
+            self.claim(claim)
+            self._claimed = claim
+
+    def _committed(self) -> Claim:
+        """Return what is spent and in flight."""
+        spend = self.spend
+        usd, tokens = spend.usd + self._held_usd, spend.tokens + self._held_tokens
+        return Claim(usd, tokens, spend.rollouts)
+
+    def _learn(self, committed: Claim) -> None:
+        """Take note of how much has come together since the last record."""
+        self._room = self._room.most(Claim._make(map(sub, committed, self._recorded)))
+
+    def _next_claim(self, committed: Claim) -> Claim:
+        """Return what to claim where so much is committed, or about to be."""
+        caps = self.caps.usd, self.caps.tokens, self.caps.rollouts
+        most = (inf if cap is None else cap for cap in caps)
+        return committed.most(Claim._make(map(min, map(add, committed, self._room), most)))
 
     @contextmanager
     def rollout_phase(self) -> Iterator[None]:

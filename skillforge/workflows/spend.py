@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from skillforge.errors import ConfigError
 
 Amount = TypeVar("Amount", int, float)
 Bills = dict[str, dict[str, Any]]
 """By role (``worker``, ``proposer`` …) its `Bill`, as JSON objects."""
+UNSETTLED = "unsettled"
+"""Role of what was claimed before a crash and is in no bill; see `skillforge.workflows.account`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,21 @@ class Caps:
         )
 
 
+class Claim(NamedTuple):
+    """The most that a run may have cost in all when the next record of it is made."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    rollouts: int = 0
+
+    def most(self, other: Claim) -> Claim:
+        """Return the larger of each."""
+        return Claim._make(map(max, self, other))
+
+
+NOTHING = Claim()
+
+
 @dataclass(slots=True)
 class Bill:
     """What the calls of one role have cost."""
@@ -83,7 +100,11 @@ class Spend:
     usd: float = 0.0
     tokens: int = 0
     rollouts: int = 0
-    """Attempts made in this run; reused ones are counted in ``cached``."""
+    """Attempts made in this run, also those of which no rollout could be stored; not one that the
+    budget refused. Reused ones are counted in ``cached``."""
+    unsettled: int = 0
+    """Those of them that an earlier start may have made and has left no record of: a crash cut
+    them off, or the disk was full. What they may have cost has a role of that name."""
     cached: int = 0
     seconds: float = 0.0
     """Seconds, wall clock, since the run was started or gone on with."""

@@ -34,7 +34,7 @@ from skillforge.core.rollout import (
 )
 from skillforge.core.task import Task
 from skillforge.core.verify import DataOnlyVerifier
-from skillforge.errors import InfraError, LedgerError
+from skillforge.errors import BudgetSpent, InfraError
 from skillforge.ports import Executor, Ledger, Verifier, Worker
 from skillforge.workflows.meter import Meter
 
@@ -188,10 +188,15 @@ class Bench:
 
         async def keep() -> None:
             perform = Perform(self.worker, self.verifier)
-            async with aclosing(self.executor.run(perform, admit(), land)) as arriving:
-                async for batch in arriving:
-                    await self._store(batch)
-                    done.update((landed.rollout.key, landed.rollout) for landed in batch)
+            try:
+                async with aclosing(self.executor.run(perform, admit(), land)) as arriving:
+                    async for batch in arriving:
+                        await self._store(batch)
+                        done.update((landed.rollout.key, landed.rollout) for landed in batch)
+            except BudgetSpent:
+                for _ in range(admitted - (len(done) - before)):
+                    self.meter.forget_rollout()
+                raise
 
         keeping = asyncio.create_task(keep())
         try:
@@ -200,9 +205,6 @@ class Bench:
             stopped = True
             await keeping
             raise
-        finally:
-            for _ in range(admitted - (len(done) - before)):
-                self.meter.forget_rollout()
 
     def _landed(self, key: str, cell: Cell, scored: Scored) -> Landed:
         payload = canonical_json(scored.attempt.to_json()).encode()
@@ -219,16 +221,12 @@ class Bench:
     async def _store(self, batch: Sequence[Landed]) -> None:
         """Make a batch durable in one transaction, then count it; attempts go on meanwhile.
 
-        The bill since the batch before goes with it; one that could not be stored is still owed.
+        What the meter has to say since the batch before goes with it.
         """
         rollouts, (*events, last), payloads = zip(*batch, strict=True)
-        if bill := self.meter.unrecorded():
-            last = replace(last, data={**last.data, "bill": bill})
-        try:
+        with self.meter.record() as account:
+            last = replace(last, data={**last.data, **account})
             await asyncio.to_thread(self.ledger.record, [*events, last], blobs=payloads)
-        except LedgerError:
-            self.meter.owe(bill)
-            raise
         for rollout in rollouts:
             self.on_rollout(rollout)
 

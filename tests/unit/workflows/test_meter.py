@@ -1,7 +1,7 @@
 """The budget: no cap is ever passed, however many calls are in flight."""
 
 import asyncio
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,10 +9,10 @@ import pytest
 
 from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, Message
 from skillforge.core.rollout import Attempt, Failure, FailureKind
-from skillforge.errors import BudgetSpent, ConfigError
+from skillforge.errors import BudgetSpent, ConfigError, LedgerError
 from skillforge.workflows.meter import Meter
 from skillforge.workflows.metered import MeteredModel, MeteredWorker
-from skillforge.workflows.spend import Bill, Caps, Spend
+from skillforge.workflows.spend import Bill, Caps, Claim, Spend
 
 NOTHING = Cost()
 REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),), max_tokens=8)
@@ -288,16 +288,19 @@ def test_the_bill_is_split_by_role_and_told_once():
     for role in ("worker", "proposer", "worker"):
         model = MeteredModel(model=DiceModel(np.random.default_rng(5)), meter=meter, role=role)
         asyncio.run(model.complete(REQUEST))
-    roles, told = meter.spend.to_json()["roles"], meter.unrecorded()
+    roles = meter.spend.to_json()["roles"]
 
-    assert told == roles
-    assert meter.unrecorded() == {}
+    with meter.record() as account:
+        assert account["bill"] == roles
+    with meter.record() as account:
+        assert "bill" not in account
     assert {role: bill["calls"] for role, bill in roles.items()} == {"worker": 2, "proposer": 1}
     assert sum(bill["tokens"] for bill in roles.values()) == meter.spend.tokens
     again = Meter(caps=Caps(), clock=Watch())
-    again.carry(told, rollouts=2)
-    assert (again.spend.roles, again.spend.rollouts) == (meter.spend.roles, 2)
-    assert again.unrecorded() == {}
+    again.carry(meter.spend)
+    assert again.spend == meter.spend
+    with again.record() as account:
+        assert account == {}
 
 
 @pytest.mark.parametrize("name", ["usd", "tokens", "rollouts", "minutes"])
@@ -336,7 +339,7 @@ def test_minutes_are_those_of_one_start():
     watch = Watch()
     for _ in range(2):
         meter = Meter(caps=Caps(minutes=2, usd=1.0), clock=watch)
-        meter.carry({"worker": {"usd": 0.75, "tokens": 5, "calls": 1}}, rollouts=1)
+        meter.carry(Spend(usd=0.75, tokens=5, rollouts=1))
         meter.start()
         watch.at += 90
         meter.admit_rollout()
@@ -583,3 +586,156 @@ def test_the_spend_as_json():
     assert set(Meter(caps=Caps(), clock=Watch()).spend.to_json()) >= {
         *("usd", "tokens", "rollouts", "cached", "seconds"),
     }
+
+
+# --- claims ---
+
+
+def claiming(**caps):
+    """Return a meter, and the list of what it claims."""
+    claims = []
+    return Meter(caps=Caps(**caps), clock=Watch(), claim=claims.append), claims
+
+
+async def several(meter, count, bound):
+    """Return so many reservations that are in flight."""
+    calls = [meter.reserve("worker", bound) for _ in range(count)]
+    for call in calls:
+        meter.admit_rollout()
+        await call.__aenter__()
+    return calls
+
+
+def test_a_claim_comes_before_the_call_and_covers_as_much_again():
+    """With 64 calls in flight it was made a few times, and is twice what they may cost at most."""
+    meter, claims = claiming()
+    asyncio.run(several(meter, 64, Cost(0.25, 100)))
+
+    assert claims[0] == Claim(0.5, 200, 2)
+    assert claims == sorted(claims)
+    assert len(claims) <= 7
+    assert (16.0, 6400, 64) <= claims[-1] <= (32.0, 12800, 128)
+
+
+def test_in_a_steady_state_claims_go_with_the_records():
+    """Once two batches were seen, whatever is run between two records needs no write of its own."""
+    meter, claims = claiming(usd=1e6)
+
+    async def batch(size):
+        for _ in range(size):
+            meter.admit_rollout()
+            await hold_usd(meter, 0.25, 100)
+
+    async def scene():
+        for number in range(20):
+            with meter.record() as account:
+                await batch(32)  # attempts go on while a batch is written
+            if number == 4:
+                claims.clear()
+            await batch(32)
+        return account
+
+    account = asyncio.run(scene())
+    assert claims == []
+    assert account["claimed"]["rollouts"] - meter.spend.rollouts <= 64
+    assert account["claimed"]["usd"] <= meter.spend.usd + 64 * 0.25
+
+
+@pytest.mark.parametrize(
+    ("caps", "claim"),
+    [
+        ({"usd": 1.25}, Claim(1.25, 700, 7)),
+        ({"tokens": 499}, Claim(1.75, 499, 7)),
+        ({"rollouts": 5}, Claim(1.75, 700, 5)),
+        ({"usd": 1.0, "tokens": 400, "rollouts": 4}, Claim(1.0, 400, 4)),
+    ],
+)
+def test_a_claim_stays_within_the_caps(caps, claim):
+    """What the caps leave for one call is claimed for one call, and that call is made."""
+    meter, claims = claiming(**caps)
+    asyncio.run(several(meter, 4, Cost(0.25, 100)))
+
+    assert claims[-1].most(claim) == claim
+    with meter.record() as account:
+        assert account["claimed"] == claim._asdict()
+
+
+@pytest.mark.parametrize("caps", [{}, {"usd": 0.0}, {"minutes": 5}])
+def test_calls_that_cost_nothing_claim_nothing_where_no_cap_counts_them(caps):
+    """Neither a write of its own nor a word in any record."""
+    meter, claims = claiming(**caps)
+
+    async def scene():
+        for call in await several(meter, 8, Cost(0.0, 100)):
+            await call.__aexit__(None, None, None)
+
+    asyncio.run(scene())
+    for last in (False, True):
+        with meter.record(last=last) as account:
+            assert account.keys() == ({"bill"} if not last else set())
+    assert claims == []
+
+
+@pytest.mark.parametrize("caps", [{"tokens": 9_999}, {"rollouts": 99}])
+def test_calls_that_cost_nothing_are_claimed_where_a_cap_counts_them(caps):
+    """A cap of tokens or rollouts holds for a free model as well."""
+    meter, claims = claiming(**caps)
+    asyncio.run(several(meter, 1, Cost(0.0, 100)))
+
+    assert claims == [Claim(0.0, 200, 2)]
+
+
+def test_what_cannot_be_claimed_is_not_paid():
+    """The call is not made, nothing is held for it, and the next one asks again."""
+    meter = Meter(caps=Caps(usd=1.0), clock=Watch(), claim=refuse)
+    model = DiceModel(np.random.default_rng(9), usd=0.5)
+    for _ in range(3):
+        with pytest.raises(LedgerError, match="full"):
+            asyncio.run(MeteredModel(model=model, meter=meter).complete(REQUEST))
+
+    assert (model.calls, meter.spend.usd) == (0, 0.0)
+    meter.claim = lambda _: None
+    asyncio.run(hold_usd(meter, 1.0))
+
+
+def refuse(claim):
+    """Refuse like a full disk."""
+    raise LedgerError("the disk is full")
+
+
+def test_what_a_record_promised_counts_once_it_is_durable():
+    """While it is written, and where that fails, calls are covered by the claim of before."""
+    meter, claims = claiming()
+
+    async def scene():
+        await hold_usd(meter, 0.25)
+        with meter.record():
+            pass
+        await hold_usd(meter, 0.25)
+        assert claims == [Claim(0.5, 0, 0)]
+        with suppress(LedgerError), meter.record() as account:
+            assert account["claimed"]["usd"] == 0.75
+            await hold_usd(meter, 0.25)
+            raise LedgerError("full")
+        assert len(claims) == 2
+        with meter.record() as account:
+            promised = account["claimed"]["usd"]
+        await hold_usd(meter, promised - meter.spend.usd)
+        assert len(claims) == 2
+
+    asyncio.run(scene())
+
+
+def test_the_last_record_of_a_start_settles_what_was_claimed():
+    """It holds what all has cost, what is still in flight at the most that it can cost."""
+    meter, claims = claiming(usd=9.0)
+
+    async def scene():
+        first, _ = await several(meter, 2, Cost(0.25, 100))
+        first.cost = Cost(0.125, 7)
+        await first.__aexit__(None, None, None)
+
+    asyncio.run(scene())
+    with meter.record(last=True) as account:
+        assert account["settled"] == {"usd": 0.375, "tokens": 107, "rollouts": 2}
+    assert claims
