@@ -243,6 +243,7 @@ def test_the_key_covers_model_template_and_every_sampling_setting():
         "command": ("answer",),
         "harness": "codex",
         "answer_file": "answer.txt",
+        "outage": "offline",
         "environment": ("HTTP_PROXY",),
         "network": False,
         "memory_mib": 100,
