@@ -82,7 +82,10 @@ OWN_PARTS = [
     ("suite_tables.py", ["worker_table"]),
     ("agent_worker.py", ["agent_tools"]),
     ("models.py", ["model_prices"]),
+    ("blobs.py", ["codec"]),
     ("ledger.py", ["blobs"]),
+    ("ledger.py", ["codec"]),
+    ("ledger.py", ["tables"]),
     ("salvage.py", ["blobs"]),
     ("salvage.py", ["ledger"]),
 ]
