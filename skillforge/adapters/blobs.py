@@ -27,8 +27,8 @@ from skillforge.adapters.codec import Codec, dictionary_id, train
 from skillforge.core.digest import sha256
 from skillforge.errors import BlobErased, LedgerError
 
-FEWEST, MOST = 512, 5_000
-"""Blobs from one training to the next: a quarter of those that are there, within these bounds."""
+FEWEST, MOST = 512, 10_000
+"""Blobs from one training to the next: half as many as are there, within these bounds."""
 
 SAMPLE, PIECE, PIECES = 250_000, 16_384, 1_000
 """Of a sample: bytes that are enough, bytes from the beginning of a blob, blobs at most."""
@@ -164,7 +164,7 @@ class Blobs:
     def due(self) -> bool:
         """Whether enough blobs have come since the last training to train again."""
         since, last = self._since()
-        return last - since >= min(max(since // 4, FEWEST), MOST)
+        return last - since >= min(max(since // 2, FEWEST), MOST)
 
     def _since(self) -> tuple[int, int]:
         """Return the last blob that was there at the last training, and the last of now."""
