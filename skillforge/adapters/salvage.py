@@ -98,6 +98,7 @@ def _blobs(db: sqlite3.Connection, name: str) -> Iterator[bytes | None]:
     query = "SELECT id, hash, data FROM blobs WHERE id > ? ORDER BY id LIMIT 1"
     try:
         blobs = Blobs(db, name)
+        db.execute("SELECT id FROM blobs LIMIT 1").fetchone()  # or else none can be found
     except sqlite3.Error:
         return
     last = failures = 0
