@@ -98,13 +98,14 @@ def _blobs(db: sqlite3.Connection, name: str) -> Iterator[bytes | None]:
     query = "SELECT id, hash, data FROM blobs WHERE id > ? ORDER BY id LIMIT 1"
     try:
         blobs = Blobs(db, name)
-        db.execute("SELECT id FROM blobs LIMIT 1").fetchone()  # or else none can be found
     except sqlite3.Error:
         return
     last = failures = 0
     while failures < GIVE_UP:
         try:
             row = db.execute(query, (last,)).fetchone()
+            if row is not None and row[0] <= last:
+                raise sqlite3.DatabaseError("a page that is cut off leads back")
         except sqlite3.Error:
             last, failures = last + 1, failures + 1
             continue
