@@ -83,7 +83,10 @@ OWN_PARTS = [
     ("agent_worker.py", ["agent_tools"]),
     ("local_model.py", ["local_answer"]),
     ("models.py", ["model_prices"]),
+    ("blobs.py", ["codec"]),
     ("ledger.py", ["blobs"]),
+    ("ledger.py", ["codec"]),
+    ("ledger.py", ["tables"]),
     ("salvage.py", ["blobs"]),
     ("salvage.py", ["ledger"]),
 ]

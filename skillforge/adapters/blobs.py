@@ -1,24 +1,37 @@
 """The blobs of a ledger: content-addressed, compressed, and erasable without a trace.
 
-They are compressed with zstd, by a dictionary that is trained on the ledger's own blobs once there
-are enough of them: prompts and answers of one project have much in common. Frames name their
-dictionary; blobs of before it was trained stay as they are.
+Prompts and answers of one project have much in common, but not for good: skills are imported before
+the first rollout, and later suites ask for other things. So a dictionary is trained again and again
+as the ledger grows, on a random sample of the blobs that have come since the last time, and is kept
+only where it is clearly better than those of before: a few of them serve a million blobs. Frames
+stay as they were made.
 
-All of this works in the transaction of its caller.
+The ledger knows what each dictionary was trained on: it goes when one of those blobs is erased.
+
+What writes here works in the transaction of its caller. Training needs nothing but a sample, so it
+can be done aside; whether that still holds when it has ended is for `Blobs.adopt` to see.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import chain
+from random import Random
 from typing import Any
 
+from skillforge.adapters.codec import Codec, dictionary_id, train
 from skillforge.core.digest import sha256
 from skillforge.errors import BlobErased, LedgerError
 
-TRAIN_AT, SAMPLED, DICTIONARY = 200_000, 500_000, 65_536
-"""Bytes: of compressed blobs that are enough to train on, of text to train on, of a dictionary."""
+FEWEST, MOST = 512, 10_000
+"""Blobs from one training to the next: half as many as are there, within these bounds."""
+
+SAMPLE, PIECE, PIECES = 250_000, 16_384, 1_000
+"""Of a sample: bytes that are enough, bytes from the beginning of a blob, blobs at most."""
 
 PAGE = 500
 """Rows that are read, or written, by one statement."""
@@ -41,38 +54,59 @@ def insert_rows(
         db.execute(" ".join([insert, values, otherwise]), [*chain(*some)])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Blobs to train on, and how the ledger stood when they were drawn."""
+
+    texts: Sequence[bytes]
+    """The beginnings of the blobs, in random order."""
+    ids: Sequence[int]
+    dictionaries: Sequence[bytes]
+    """Those that compress."""
+    known: Sequence[tuple[int, int]]
+    """All dictionaries, each with the last blob that was there when it was last trained."""
+    last: int
+    """The last blob that is there now."""
+
+
 class Blobs:
-    """What one database holds in its tables ``blobs`` and ``dictionaries``."""
+    """What one database holds in its tables ``blobs``, ``dictionaries`` and ``samples``."""
 
     def __init__(self, db: sqlite3.Connection, name: str) -> None:
         """Take the database, and the name of its file for messages."""
         self._db, self._name = db, name
-        self._known: list[tuple[int]] = []
-        self._loaded = _Codec([])
-        self._untrained, self._train_at = 0, TRAIN_AT
-        if not self._codec.dictionaries:
-            stored = "SELECT CAST(total(length(data)) AS INTEGER) FROM blobs"
-            (self._untrained,) = db.execute(stored).fetchone()
+        self._known: list[tuple[int, int]] = []
+        self._loaded = Codec([])
+        self._tried = 0
+        self._codec()
 
-    @property
-    def _codec(self) -> _Codec:
-        """The codec of the dictionaries that are there now; other processes train and drop too."""
-        known = self._db.execute("SELECT n FROM dictionaries ORDER BY n").fetchall()
+    def _codec(self) -> Codec:
+        """Return the codec of the dictionaries there are now; other processes change them too."""
+        query = "SELECT {} FROM dictionaries ORDER BY sampled"
+        known = self._db.execute(query.format("n, sampled")).fetchall()
         if known != self._known:
-            found = self._db.execute("SELECT data FROM dictionaries ORDER BY n").fetchall()
-            self._loaded, self._known = _Codec([data for (data,) in found]), known
+            found = self._db.execute(query.format("data")).fetchall()
+            self._loaded, self._known = Codec([data for (data,) in found]), known
         return self._loaded
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Read frames and dictionaries as they stood at one moment."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("COMMIT")
 
     def insert(self, blobs: Sequence[bytes]) -> None:
         """Store blobs under their SHA-256; what is there already stays."""
-        frames = self._codec.compress_all(blobs)
+        frames = self._codec().compress(blobs)
         insert_rows(
             self._db,
             "INSERT INTO blobs (hash, data) VALUES",
             list(zip(map(sha256, blobs), frames, strict=True)),
             "ON CONFLICT (hash) DO UPDATE SET data = excluded.data WHERE blobs.data IS NULL",
         )
-        self._untrained += sum(map(len, frames))
 
     def get(self, digest: str) -> bytes:
         """Return the bytes stored under a hash, checked against it.
@@ -81,26 +115,32 @@ class Blobs:
             BlobErased: They were erased.
             LedgerError: Nothing is stored under it, or it is damaged.
         """
-        row = self._db.execute("SELECT data FROM blobs WHERE hash = ?", (digest,)).fetchone()
-        if row is None:
-            raise LedgerError(
-                f"{self._name}: nothing is stored under {digest[:12]}: if an event of this "
-                "ledger names it, restore ledger.db from a backup; if not, correct the hash"
-            )
-        if row[0] is None:
-            raise BlobErased(
-                f"{self._name}: nothing is stored under {digest[:12]} any more: it was erased; "
-                "`skillforge log --kind blob.erased` says why"
-            )
-        return self.checked(digest, row[0])
+        with self._snapshot():
+            row = self._db.execute("SELECT data FROM blobs WHERE hash = ?", (digest,)).fetchone()
+            if row is None:
+                raise LedgerError(
+                    f"{self._name}: nothing is stored under {digest[:12]}: if an event of this "
+                    "ledger names it, restore ledger.db from a backup; if not, correct the hash"
+                )
+            if row[0] is None:
+                raise BlobErased(
+                    f"{self._name}: nothing is stored under {digest[:12]} any more: it was erased; "
+                    "`skillforge log --kind blob.erased` says why"
+                )
+            return self.checked(digest, row[0])
 
     def damaged(self) -> Iterator[str]:
         """Say of each blob that cannot be read what is wrong with it."""
-        for _, digest, frame in self._frames():
+        for _, digest, frame in chain.from_iterable(self._pages()):
             try:
                 self.checked(digest, frame)
-            except LedgerError as error:
-                yield str(error)
+            except LedgerError:  # or else its dictionary went after the frame was read
+                try:
+                    self.get(digest)
+                except BlobErased:
+                    pass
+                except LedgerError as error:
+                    yield str(error)
 
     def checked(self, digest: str, frame: bytes) -> bytes:
         """Return the data of a frame, checked against its hash.
@@ -109,7 +149,7 @@ class Blobs:
             LedgerError: It is damaged.
         """
         try:
-            data = self._codec.decompress(frame)
+            data = self._codec().decompress(frame)
             fault = "" if sha256(data) == digest else f"hash to {sha256(data)[:12]}"
         except ValueError as error:
             data, fault = b"", f"cannot be read ({error})"
@@ -122,28 +162,62 @@ class Blobs:
 
     @property
     def due(self) -> bool:
-        """Whether there is no dictionary yet and enough to train one on."""
-        return not self._codec.dictionaries and self._untrained >= self._train_at
+        """Whether enough blobs have come since the last training to train again."""
+        since, last = self._since()
+        return last - since >= min(max(since // 2, FEWEST), MOST)
 
-    def train(self) -> None:
-        """Train a dictionary on the first blobs, if they have enough in common."""
-        import zstandard
+    def _since(self) -> tuple[int, int]:
+        """Return the last blob that was there at the last training, and the last of now."""
+        self._codec()
+        since = max([self._tried, *(sampled for _, sampled in self._known)])
+        (last,) = self._db.execute("SELECT coalesce(max(id), 0) FROM blobs").fetchone()
+        return since, last
 
-        self._train_at *= 2
-        codec = self._codec
-        samples: list[bytes | bytearray | memoryview] = []
-        size = last = 0
-        for blob_id, _, frame in self._frames():
-            samples.append(codec.decompress(frame)[:DICTIONARY])
-            size, last = size + len(samples[-1]), blob_id
-            if size > SAMPLED:
+    def sample(self, reader: Codec | None = None) -> Sample:
+        """Draw from the blobs that have come since the last training; this counts as one.
+
+        Args:
+            reader: Decompresses them, where the dictionary of some is no longer in the ledger.
+        """
+        since, last = self._since()
+        dictionaries, known = self._loaded.recent, self._known
+        reader = reader or self._loaded
+        texts: dict[int, bytes] = {}
+        room = SAMPLE
+        draw = Random(last)  # noqa: S311 - keeps no secret
+        for at in draw.sample(range(since + 1, last + 1), min(last - since, PIECES)):
+            row = self._db.execute("SELECT data FROM blobs WHERE id = ?", (at,)).fetchone()
+            with suppress(ValueError, TypeError):  # damaged or erased
+                texts[at] = reader.decompress(row[0])[:PIECE]
+                room -= len(texts[at])
+            if room <= 0:
                 break
-        try:
-            trained = zstandard.train_dictionary(DICTIONARY, samples).as_bytes()
-        except zstandard.ZstdError:
+        self._tried = last
+        return Sample(
+            texts=[*texts.values()],
+            ids=[*texts],
+            dictionaries=dictionaries,
+            known=known,
+            last=last,
+        )
+
+    def adopt(self, trained: bytes | None, sample: Sample) -> None:
+        """Compress by a dictionary from now on, or note that none was worth it.
+
+        Nothing is done where somebody has trained, or has erased a blob of the sample, meanwhile.
+        """
+        self._codec()
+        erased = "SELECT 1 FROM blobs, json_each(?) WHERE blobs.id = value AND data IS NULL"
+        drawn = json.dumps(sample.ids)
+        if self._known != sample.known or self._db.execute(erased, (drawn,)).fetchone():
             return
-        insert = "INSERT INTO dictionaries (data, sampled) VALUES (?, ?)"
-        self._db.execute(insert, (trained, last))
+        if trained is not None:
+            n = dictionary_id(trained)  # not one by one: a number must not come again
+            self._db.execute("INSERT INTO dictionaries VALUES (?, ?, ?)", (n, trained, sample.last))
+            insert_rows(self._db, "INSERT INTO samples VALUES", [(at, n) for at in sample.ids])
+        elif sample.known:
+            n, _ = sample.known[-1]
+            self._db.execute("UPDATE dictionaries SET sampled = ? WHERE n = ?", (sample.last, n))
 
     def erase(self, digests: Sequence[str]) -> None:
         """Take blobs away for good.
@@ -163,71 +237,36 @@ class Blobs:
                     "give whole hashes, as `output_blob` and `blob` stand in `skillforge log`"
                 )
             ids.append(found)
-        self._db.executemany("UPDATE blobs SET data = NULL WHERE id = ?", ids)
-        before = self._codec
-        self._db.execute("DELETE FROM dictionaries WHERE sampled >= ?", min(ids))
-        if self._codec is not before:
+        before = self._codec()
+        for statement in (
+            "UPDATE blobs SET data = NULL WHERE id = ?",
+            "DELETE FROM dictionaries WHERE n IN (SELECT dictionary FROM samples WHERE blob = ?)",
+        ):
+            self._db.executemany(statement, ids)
+        self._db.execute("DELETE FROM samples WHERE dictionary NOT IN (SELECT n FROM dictionaries)")
+        if self._codec() is not before:
             self._compress_anew(before)
 
-    def _compress_anew(self, before: _Codec) -> None:
+    def _compress_anew(self, before: Codec) -> None:
         """Free the blobs from dictionaries that have gone."""
-        gone = before.dictionaries - self._codec.dictionaries
-        self.train()
-        codec = self._codec
-        for blob_id, _, frame in self._frames():
-            if before.dictionary_of(frame) in gone:
-                again = codec.compress(before.decompress(frame))
-                self._db.execute("UPDATE blobs SET data = ? WHERE id = ?", (again, blob_id))
+        self._tried = 0
+        if self.due:
+            sample = self.sample(before)
+            self.adopt(train(sample.texts, sample.dictionaries), sample)
+        codec = self._codec()
+        for page in self._pages():
+            freed = {}
+            for blob_id, _, frame in page:
+                if not codec.knows(frame):
+                    with suppress(ValueError):  # damaged already
+                        freed[blob_id] = before.decompress(frame)
+            again = zip(codec.compress([*freed.values()]), freed, strict=True)
+            self._db.executemany("UPDATE blobs SET data = ? WHERE id = ?", again)
 
-    def _frames(self) -> Iterator[tuple[int, str, bytes]]:
+    def _pages(self) -> Iterator[list[tuple[int, str, bytes]]]:
         """Yield id, hash and compressed bytes of the blobs that are not erased, in order."""
         query = "SELECT id, hash, data FROM blobs WHERE id > ? ORDER BY id LIMIT ?"
         last = 0
         while rows := self._db.execute(query, (last, PAGE)).fetchall():
-            yield from (row for row in rows if row[2] is not None)
+            yield [row for row in rows if row[2] is not None]
             last = rows[-1][0]
-
-
-class _Codec:
-    """Compresses by the newest of some dictionaries; decompresses by whichever was used."""
-
-    def __init__(self, dictionaries: Sequence[bytes]) -> None:
-        import zstandard
-
-        self._zstd = zstandard
-        known = [zstandard.ZstdCompressionDict(data) for data in dictionaries]
-        newest = known[-1] if known else None
-        self._compressor = zstandard.ZstdCompressor(level=3, dict_data=newest)
-        self._decompressors = {0: zstandard.ZstdDecompressor()}
-        for one in known:
-            self._decompressors[one.dict_id()] = zstandard.ZstdDecompressor(dict_data=one)
-        self.dictionaries = self._decompressors.keys() - {0}
-        """Their ids."""
-
-    def compress(self, data: bytes) -> bytes:
-        """Return the data as one frame that names its dictionary."""
-        return bytes(self._compressor.compress(data))
-
-    def compress_all(self, blobs: Sequence[bytes]) -> list[bytes]:
-        """Return the frames of many blobs, made in one call during which other threads run."""
-        if not any(blobs):
-            return [self.compress(blob) for blob in blobs]  # the call refuses to do nothing
-        frames = self._compressor.multi_compress_to_buffer([*blobs])
-        return [frames[i].tobytes() for i in range(len(frames))]
-
-    def dictionary_of(self, frame: bytes) -> int:
-        """Return the id of the dictionary that a frame was made with; 0 is none."""
-        return int(self._zstd.get_frame_parameters(frame).dict_id)
-
-    def decompress(self, frame: bytes) -> bytes:
-        """Return the data of a frame.
-
-        Raises:
-            ValueError: It is no frame, or it is damaged, or its dictionary is not known.
-        """
-        try:
-            return bytes(self._decompressors[self.dictionary_of(frame)].decompress(frame))
-        except (self._zstd.ZstdError, TypeError) as error:
-            raise ValueError(str(error)) from error
-        except KeyError as error:
-            raise ValueError(f"its dictionary {error} is not in the ledger") from error

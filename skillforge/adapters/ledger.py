@@ -12,54 +12,19 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from heapq import merge
 from itertools import product
 from pathlib import Path
-from threading import RLock
+from threading import RLock, Thread
 from typing import Any
 
 from skillforge.adapters.blobs import PAGE, Blobs, insert_rows
+from skillforge.adapters.codec import train
+from skillforge.adapters.tables import ABOUT, MIGRATIONS
 from skillforge.core.digest import sha256
 from skillforge.core.events import GENESIS, Event, NewEvent, event_hash, is_intact
 from skillforge.errors import LedgerError
-
-_ABOUT = "coalesce(json_extract(data, '$.candidate'), json_extract(data, '$.subject'))"
-"""What an event is about: a candidate, or else the version that a rollout stands for."""
-
-MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "0001_events_and_blobs",
-        (
-            """CREATE TABLE events (
-                seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, run TEXT NOT NULL,
-                data TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL, key TEXT)""",
-            "CREATE INDEX events_by_key ON events (key) WHERE key IS NOT NULL",
-            "CREATE INDEX events_by_kind ON events (kind, seq)",
-            "CREATE INDEX events_by_run ON events (run, kind, seq)",
-            "CREATE TABLE blobs (hash TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID",
-            """CREATE TRIGGER events_keep BEFORE UPDATE ON events
-                BEGIN SELECT RAISE(ABORT, 'events are append-only'); END""",
-            """CREATE TRIGGER events_stay BEFORE DELETE ON events
-                BEGIN SELECT RAISE(ABORT, 'events are append-only'); END""",
-        ),
-    ),
-    (
-        "0002_many_rollouts",
-        (
-            "ALTER TABLE blobs RENAME TO blobs_before",
-            "CREATE TABLE blobs (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, data BLOB)",
-            "INSERT INTO blobs (hash, data) SELECT hash, data FROM blobs_before",
-            "DROP TABLE blobs_before",
-            """CREATE TABLE dictionaries (
-                n INTEGER PRIMARY KEY, data BLOB NOT NULL, sampled INTEGER NOT NULL)""",
-            f"CREATE INDEX events_by_about ON events ({_ABOUT}, run, kind, seq)",
-            """CREATE TABLE checkpoint (one INTEGER PRIMARY KEY CHECK (one = 1),
-                seq INTEGER NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL)""",
-        ),
-    ),
-)
-"""Name and statements; each is applied in one transaction together with its own record."""
 
 SELECT_EVENTS = "SELECT seq, at, kind, run, data, previous, hash FROM events"
 """Begins a query whose rows `read_event` reads."""
@@ -68,11 +33,20 @@ CACHE_KIB, WAL_PAGES = 65_536, 4_000
 """Memory for pages, and pages that the write-ahead log holds before they move to the file."""
 
 
+Train = Callable[[Sequence[bytes], Sequence[bytes]], bytes | None]
+"""See `skillforge.adapters.codec.train`."""
+
+
 class SqliteLedger:
     """The event store in one file; see `skillforge.ports.Ledger` for the contract."""
 
     def __init__(
-        self, path: Path, *, clock: Callable[[], float] = time.time, patience: float = 5.0
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        patience: float = 5.0,
+        train: Train = train,
     ) -> None:
         """Open or create the ledger, applying migrations that are missing.
 
@@ -80,12 +54,14 @@ class SqliteLedger:
             path: The file; its folder is made if need be.
             clock: Where the time of events comes from, in seconds since the epoch.
             patience: Seconds to wait for another process that is writing.
+            train: Makes a dictionary of a sample, in a thread of its own.
 
         Raises:
             LedgerError: The file is not a ledger, is damaged, locked, or cannot be written.
         """
-        self.path, self._clock = path, clock
+        self.path, self._clock, self._train = path, clock, train
         self._turn = RLock()
+        self._training: Thread | None = None
         with self._explained():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(
@@ -100,6 +76,8 @@ class SqliteLedger:
 
     def close(self) -> None:
         """Close the file; what was appended is already durable."""
+        if self._training is not None:
+            self._training.join()
         with self._turn:
             self._db.close()
 
@@ -113,9 +91,24 @@ class SqliteLedger:
         with self._transaction():
             self._blobs.insert(blobs)
             self._insert_events(events)
-        if self._blobs.due:
+            self._train_if_due()
+
+    def _train_if_due(self) -> None:
+        """Begin to train a dictionary, unless one is being trained; nothing waits for it."""
+        if self._blobs.due and not (self._training and self._training.is_alive()):
+            training = Thread(target=self._train_aside)
+            with suppress(RuntimeError):  # no thread is to be had
+                training.start()
+                self._training = training
+
+    def _train_aside(self) -> None:
+        """Train a dictionary, with nothing locked meanwhile; blobs are only larger without it."""
+        with suppress(LedgerError):
+            with self._explained():
+                sample = self._blobs.sample()
+            trained = self._train(sample.texts, sample.dictionaries)
             with self._transaction():
-                self._blobs.train()
+                self._blobs.adopt(trained, sample)
 
     @property
     def head(self) -> int:
@@ -143,7 +136,7 @@ class SqliteLedger:
                 kinds = [kind for (kind,) in found.fetchall()]
         choices = product([None] if kinds is None else kinds, [None] if about is None else about)
         streams = [
-            self._stream(after, last, {"kind": kind, "run": run, _ABOUT: who})
+            self._stream(after, last, {"kind": kind, "run": run, ABOUT: who})
             for kind, who in dict.fromkeys(choices)
         ]
         return map(read_event, merge(*streams))
@@ -152,7 +145,7 @@ class SqliteLedger:
         """Yield rows in order; no statement stays open between two pages."""
         narrow = {what: value for what, value in wanted.items() if value is not None}
         where = " AND ".join([f"{what} = ?" for what in narrow] + ["seq > ? AND seq <= ?"])
-        by = " INDEXED BY events_by_about" if _ABOUT in narrow else ""
+        by = " INDEXED BY events_by_about" if ABOUT in narrow else ""
         query = f"{SELECT_EVENTS}{by} WHERE {where} ORDER BY seq LIMIT {PAGE}"
         rows: list[Any] = []
         while True:
@@ -187,10 +180,10 @@ class SqliteLedger:
         with self._explained():
             return self._blobs.get(digest)
 
-    def damaged_blobs(self) -> Iterator[str]:
+    def damaged_blobs(self) -> list[str]:
         """Say of each blob that cannot be read what is wrong with it."""
         with self._explained():
-            yield from self._blobs.damaged()
+            return list(self._blobs.damaged())
 
     def restore(self, events: Sequence[Event]) -> None:
         """Store events of another ledger as they are.

@@ -134,6 +134,8 @@ def _blobs(db: sqlite3.Connection, name: str) -> Iterator[tuple[str, bytes | Non
     while failures < GIVE_UP:
         try:
             row = db.execute(query, (last,)).fetchone()
+            if row is not None and row[0] <= last:
+                raise sqlite3.DatabaseError("a page that is cut off leads back")
         except sqlite3.Error:
             last, failures = last + 1, failures + 1
             continue
