@@ -33,7 +33,7 @@ from skillforge.core.chat import Cost
 from skillforge.core.rollout import Attempt
 from skillforge.errors import BudgetSpent, ConfigError, LedgerError
 from skillforge.ports import Clock
-from skillforge.workflows.spend import NOTHING, Bill, Caps, Claim, Spend
+from skillforge.workflows.spend import NOTHING, Bill, Caps, Claim, Spend, add_bill
 
 ROUNDING = 1e-9
 """Share by which a sum of prices may be off."""
@@ -154,7 +154,7 @@ class Meter:
             yield account
         except LedgerError:
             for role, bill in bills.items():
-                self._unrecorded.setdefault(role, Bill()).add(bill)
+                add_bill(self._unrecorded, role, bill)
             raise
         self._learn(self._committed())
         self._recorded = committed
@@ -203,7 +203,7 @@ class Meter:
         self._held_usd = self._held_usd - bound.usd if self._in_flight else 0.0
         self._held_tokens -= bound.tokens
         self.spend.book(role, bill)
-        self._unrecorded.setdefault(role, Bill()).add(bill)
+        add_bill(self._unrecorded, role, bill)
         if not self._in_flight and self._phase_since is not None:
             self.spend.model_seconds += self.clock.now() - self._busy_since
         self._landed.set()

@@ -93,6 +93,13 @@ class Bill:
         }
 
 
+def add_bill(bills: dict[str, Bill], role: str, bill: Bill) -> None:
+    """Add a bill to those of its role."""
+    if role not in bills:
+        bills[role] = Bill()
+    bills[role].add(bill)
+
+
 @dataclass(slots=True, kw_only=True)
 class Spend:
     """What a run has spent."""
@@ -123,7 +130,7 @@ class Spend:
         """Add what calls have cost."""
         self.usd += bill.usd
         self.tokens += bill.tokens
-        self.roles.setdefault(role, Bill()).add(bill)
+        add_bill(self.roles, role, bill)
 
     def plus(self, other: Spend) -> Spend:
         """Return the spend of two runs together."""
@@ -131,5 +138,5 @@ class Spend:
         roles = mine.pop("roles")
         both = Spend(**{name: value + its[name] for name, value in mine.items()})
         for role, bill in (*roles.items(), *its["roles"].items()):
-            both.roles.setdefault(role, Bill()).add(Bill(**bill))
+            add_bill(both.roles, role, Bill(**bill))
         return both
