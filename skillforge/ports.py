@@ -148,7 +148,10 @@ class Ledger(Protocol):
         """
 
     def find_rollouts(self, keys: Sequence[str]) -> Mapping[str, Event]:
-        """Return the finished, uncorrupted rollouts among those keys, by key."""
+        """Return the uncorrupted rollouts of those keys that stand, by key.
+
+        Those are the finished ones, and the failures that `core.records.reusable_key` names.
+        """
 
     def put_blob(self, data: bytes) -> str:
         """Store bytes under their SHA-256 and return it. Storing twice is the same as once."""

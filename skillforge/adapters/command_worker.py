@@ -15,6 +15,7 @@ from skillforge.core.chat import Cost
 from skillforge.core.digest import json_digest
 from skillforge.core.package import Package, PackageFile
 from skillforge.core.packs import SKILL_FOLDERS
+from skillforge.core.patterns import MAX_TEXT, safe_pattern
 from skillforge.core.program import SCRATCH, WORKSPACE, Finished, Program
 from skillforge.core.rollout import Attempt, Cause, Failure, FailureKind
 from skillforge.core.task import Code, Suite, Task, WorkerSpec
@@ -113,16 +114,20 @@ class CommandWorker:
             cause = Cause.EMPTY
         if not complaint:
             return None
-        kind = FailureKind.INFRA if done.host or self._is_outage(done) else FailureKind.AGENT
+        kind = FailureKind.INFRA if done.host else FailureKind.AGENT
+        if self._is_outage(done):
+            kind, cause = FailureKind.INFRA, Cause.OUTAGE
         message = f"{self.spec.command[0]}: {complaint}"
         return Failure(kind=kind, message=message, where="worker", cause=cause)
 
     def _is_outage(self, done: Finished) -> bool:
         """Whether it ended by itself and said, with the suite's words, that its model is away."""
-        if not self.spec.outage or done.stopped or not done.exit_code:
+        if not self.spec.outage or done.host or done.stopped or not done.exit_code:
             return False
-        said = done.stderr + done.stdout[-4096:].decode(errors="replace")
-        return re.search(self.spec.outage, said) is not None
+        answer = done.stdout.decode(errors="replace").splitlines() or [""]
+        lines = [*done.stderr.splitlines(), answer[-1]]  # what stands above is its work
+        outage = safe_pattern(self.spec.outage)
+        return any(outage.search(line[:MAX_TEXT]) for line in lines)
 
 
 def _fill(part: str, prompt: str) -> str:

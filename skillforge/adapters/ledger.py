@@ -24,6 +24,7 @@ from skillforge.adapters.codec import train
 from skillforge.adapters.tables import ABOUT, MIGRATIONS
 from skillforge.core.digest import sha256
 from skillforge.core.events import GENESIS, Event, NewEvent, event_hash, is_intact
+from skillforge.core.records import reusable_key
 from skillforge.errors import LedgerError
 
 SELECT_EVENTS = "SELECT seq, at, kind, run, data, previous, hash FROM events"
@@ -157,7 +158,7 @@ class SqliteLedger:
             after = rows[-1][0]
 
     def find_rollouts(self, keys: Sequence[str]) -> dict[str, Event]:
-        """Return the finished rollouts of those keys that are what their hash covers."""
+        """Return the rollouts of those keys that stand and are what their hash covers."""
         found: dict[str, Event] = {}
         for some in (keys[i : i + PAGE] for i in range(0, len(keys), PAGE)):
             query = f"{SELECT_EVENTS} WHERE key IN ({','.join('?' * len(some))}) ORDER BY seq"
@@ -197,7 +198,7 @@ class SqliteLedger:
                 if event.previous != previous:
                     raise LedgerError(f"{self.path}: event {event.seq} does not go on with it")
                 previous = event.hash
-            self._insert([(*_row(event), _key(event.kind, event.data)) for event in events])
+            self._insert([(*_row(event), reusable_key(event.kind, event.data)) for event in events])
 
     def _insert_events(self, events: Sequence[NewEvent]) -> list[_Row]:
         """Chain events to the last one and insert them; return their rows."""
@@ -206,7 +207,7 @@ class SqliteLedger:
         for seq, new in enumerate(events, last + 1):
             at = float(self._clock())
             digest = event_hash(seq, at, new.kind, new.run, new.text, previous)
-            key = _key(new.kind, new.data)
+            key = reusable_key(new.kind, new.data)
             rows.append((seq, at, new.kind, new.run, new.text, previous, digest, key))
             previous = digest
         self._insert(rows)
@@ -357,10 +358,6 @@ def read_event(row: _Stored) -> Event:
     """Return the event of a row that `SELECT_EVENTS` gives."""
     seq, at, kind, run, text, previous, digest = row
     return Event(seq=seq, at=at, kind=kind, run=run, text=text, previous=previous, hash=digest)
-
-
-def _key(kind: str, data: Mapping[str, Any]) -> str | None:
-    return data["key"] if kind == "rollout.finished" else None
 
 
 def _row(event: Event) -> _Stored:

@@ -68,14 +68,15 @@ class LimitedPrograms:
     def identity(self, name: str) -> str:
         """Return the SHA-256 of the file that the name means; "" where there is none.
 
-        The file of a Node package may be the same in all of its versions: its nearest
+        The file of an installed Node package may be the same in all of its versions: its
         ``package.json``, which names the version, is digested with it.
         """
         found = shutil.which(name)
         if found is None:
             return ""
         file = Path(found).resolve()
-        manifests = (folder / "package.json" for folder in file.parents)
+        inside = "node_modules" in file.parts  # elsewhere a manifest may be of something else
+        manifests = (folder / "package.json" for folder in file.parents if inside)
         manifest = next(filter(Path.is_file, manifests), None)
         digest = _digest(file)
         return digest if manifest is None else sha256(f"{digest} {_digest(manifest)}".encode())

@@ -222,30 +222,36 @@ def descendants() -> set[int]:
     return below - {os.getpid()}
 
 
-def memory_held() -> int:
-    """Return the bytes that the processes below this one have written to and share with nobody.
+QUICK = "status", (b"RssAnon:", b"RssShmem:", b"VmSwap:")
+EXACT = "smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
+"""A file of /proc/PID and rows of it. The second divides each page among those who share it, such
+as a process and its forks, and takes far longer to read."""
+
+
+def memory_held(source: tuple[str, tuple[bytes, ...]]) -> int:
+    """Return the bytes of memory that the processes below this one have written to.
 
     What a runtime reserves and never touches, and programs and libraries that are mapped, count
-    nothing: address spaces are no measure of either.
+    nothing: address spaces are no measure of either. Nor does a file in memory (memfd) that nobody
+    maps.
     """
+    name, kinds = source
     total = 0
     for pid in descendants():
         try:
-            with open(f"/proc/{pid}/status", "rb") as file:
-                rows = [line.split() for line in file if line.startswith((b"RssAnon", b"VmSwap"))]
+            with open(f"/proc/{pid}/{name}", "rb") as file:
+                rows = [line.split() for line in file if line.startswith(kinds)]
         except OSError:
             continue
         total += sum(int(row[1]) << 10 for row in rows)
     return total
 
 
-def passed(order: Order, most: int) -> str:
-    """Return which limit of size is passed, or ""."""
-    if size_of(order["scratch"]) > most:
-        return "disk"
-    if LINUX and order["memory"] is not None and memory_held() > order["memory"]:
-        return "memory"
-    return ""
+def holds_more(memory: int | None) -> bool:
+    """Whether the processes below this one hold more memory than that."""
+    if not LINUX or memory is None:
+        return False
+    return memory_held(QUICK) > memory and memory_held(EXACT) > memory
 
 
 def kill(function: Callable[[int, int], None], target: int) -> None:
@@ -303,20 +309,27 @@ def watch(order: Order, pid: int, most: int, ended: dict[int, int]) -> str:
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    started = looked = time.monotonic()
+    started = time.monotonic()
+    checks: dict[str, Callable[[], bool]] = {
+        "memory": lambda: holds_more(order["memory"]),
+        "disk": lambda: size_of(order["scratch"]) > most,
+    }
+    due = dict.fromkeys(checks, started)
     while True:
         reap(ended)
         if pid in ended:
             return ""
-        now = time.monotonic()
-        if now - started > order["timeout"]:
+        if time.monotonic() - started > order["timeout"]:
             return "timeout"
-        if now >= looked:
-            if limit := passed(order, most):
+        for limit, is_passed in checks.items():
+            now = time.monotonic()
+            if now < due[limit]:
+                continue
+            if is_passed():
                 return limit
             # A large tree takes long to look at, and is looked at less often.
-            looked = time.monotonic() + max(TICK, 5 * (time.monotonic() - now))
-        patience = max(0.0, min(looked, started + order["timeout"]) - time.monotonic())
+            due[limit] = time.monotonic() + max(TICK, 5 * (time.monotonic() - now))
+        patience = max(0.0, min(*due.values(), started + order["timeout"]) - time.monotonic())
         ready = [descriptor for descriptor, _ in poll.poll(1 + 1000 * patience)]
         if woken in ready:
             os.read(woken, 4096)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,6 +15,7 @@ from pydantic import (
 )
 
 from skillforge.core.packs import SKILL_FOLDERS
+from skillforge.core.patterns import safe_pattern
 from skillforge.core.prompts import check_template
 from skillforge.core.task import WorkerSpec
 from skillforge.errors import SuiteError
@@ -97,9 +97,11 @@ class WorkerTable(BaseModel):
     @classmethod
     def _is_regular(cls, value: str) -> str:
         try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"no regular expression: {error}") from error
+            outage = safe_pattern(value)
+        except SuiteError as error:
+            raise ValueError(str(error)) from error
+        if value and outage.search(""):
+            raise ValueError("it fits any text; give words that only an outage brings about")
         return value
 
     @model_validator(mode="after")

@@ -284,7 +284,7 @@ def units(
 
 def draw(engine: Engine, asked: int, available: int, which: str) -> dict[str, int]:
     """Return how many tasks were asked for and are used; say it where the suite has fewer."""
-    if available < asked:
+    if 0 < available < asked:
         engine.progress.announce(
             f"note: {asked} tasks asked for, but suite {engine.suite.name} has {available} {which}:"
             " all of them are used"

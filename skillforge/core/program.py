@@ -28,8 +28,8 @@ class Limits:
     """Seconds, wall clock."""
     memory_mib: int | None = None
     """Memory that it and all it has started may hold together, in MiB; None for no limit. On Linux
-    it is what they have written to and share with nobody, looked at five times a second; elsewhere
-    the address space of each process."""
+    it is what they have written to, pages that they share counted once, looked at about five times
+    a second; elsewhere the address space of each process."""
     disk_mib: int = 64
     """What it may add to its fresh folder, in MiB."""
     output_kib: int = 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -12,6 +12,23 @@ from skillforge.core.rollout import Cause, Failure, FailureKind, Pair, Rollout, 
 
 ROLLOUTS = ("rollout.finished", "rollout.failed")
 """Kinds of event that hold a rollout."""
+
+
+def reusable_key(kind: str, data: Mapping[str, Any]) -> str | None:
+    """Return the key under which a rollout is found again; None where it is to be made again.
+
+    A failure is, but for one: that the model was away is the word of the program that the skill
+    steers. Attempts of any arm but the base that end so stand, or a skill that makes the program
+    say it where it would lose had its losses drawn again until they are gains.
+
+    Args:
+        kind: Of the event that holds the rollout.
+        data: Of that event.
+    """
+    if kind == "rollout.failed":
+        outage = data.get("failure", {}).get("cause") == Cause.OUTAGE
+        return data["key"] if outage and data["arm"] != "base" else None
+    return data["key"] if kind == "rollout.finished" else None
 
 
 def write_rollout(rollout: Rollout) -> dict[str, Any]:

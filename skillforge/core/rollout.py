@@ -41,6 +41,8 @@ class Cause(StrEnum):
     """Of the agent, or of a tool that it called."""
     EMPTY = "empty_answer"
     REFUSED = "content_filter"
+    OUTAGE = "outage"
+    """The program said that its model is away: an infrastructure failure on the program's word."""
     OTHER = "other"
     """Nobody wrote it down."""
 
@@ -54,7 +56,7 @@ class Failure:
     where: str
     """The part that failed: ``model``, ``worker`` or ``verifier``."""
     cause: Cause = Cause.OTHER
-    """What the agent failed by; says nothing of an infrastructure failure."""
+    """What the agent failed by; of an infrastructure failure, only whether it is an outage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

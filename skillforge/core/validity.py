@@ -122,10 +122,8 @@ def _agent_failures(pairs: Sequence[Pair], evidence: Evidence) -> Iterator[Findi
         outcome = (Outcome.GAIN, Outcome.REGRESSION)[i]
         changed = [pair for pair in pairs if pair.outcome is outcome]
         share = sum(1 for pair in changed if pair.failed[i])
-        yield Finding(
-            f"the agent fails more often in the {('base', 'augmented')[i]} arm: {share} of "
-            f"{len(changed)} {outcome.value}s are its failures and no wrong answers"
-        )
+        of = f": {share} of {len(changed)} {outcome.value}s are that" if changed else ""
+        yield Finding(f"the agent fails more often in the {('base', 'augmented')[i]} arm{of}")
 
 
 def _wavering(pairs: Sequence[Pair]) -> Iterator[Finding]:

@@ -241,7 +241,7 @@ def test_a_skill_that_makes_the_agent_late_is_told_apart_from_wrong_answers(proc
     assert data["regressions"] == 8
     assert "agent failures (score 0)" in text
     assert "base 0, augmented 8 (timeout 8)" in text
-    assert "in the augmented arm: 8 of 8 regressions are its failures and no wrong answers" in text
+    assert "in the augmented arm: 8 of 8 regressions are that" in text
     causes = {r["failure"]["cause"] for r in events(root, "rollout.finished") if r["failure"]}
     assert causes == {"timeout"}
 

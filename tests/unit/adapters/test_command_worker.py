@@ -18,7 +18,7 @@ from skillforge.adapters.verifiers import SuiteVerifier
 from skillforge.core.arms import shown_in
 from skillforge.core.chat import Cost
 from skillforge.core.package import Package, PackageFile
-from skillforge.core.rollout import Attempt, FailureKind, Rollout
+from skillforge.core.rollout import Attempt, Cause, FailureKind, Rollout
 from skillforge.core.task import Code, Split, Suite, Task, VerifierSpec, WorkerSpec
 from skillforge.errors import ConfigError
 from skillforge.workflows.trial import Cell
@@ -203,16 +203,24 @@ def test_a_model_that_is_away_is_no_failure_of_the_agent() -> None:
     answered = "print('API Error: 529')"
     away = f"{answered}; raise SystemExit(1)"
 
-    void, told, own = (
+    void, told, own, quoted = (
         attempt(code, outage="API Error")
-        for code in (away, answered, "raise SystemExit('bad plan')")
+        for code in (
+            away,
+            answered,
+            "raise SystemExit('bad plan')",
+            f"{answered}; print('is what the log says'); raise SystemExit(1)",
+        )
     )
     unnamed = attempt(away)
 
     assert void.failure is not None
     assert own.failure is not None
     assert unnamed.failure is not None
-    assert (void.failure.kind, told.failure) == (FailureKind.INFRA, None)
+    assert (void.failure.kind, void.failure.cause) == (FailureKind.INFRA, Cause.OUTAGE)
+    assert told.failure is None
+    assert quoted.failure is not None
+    assert quoted.failure.kind is FailureKind.AGENT
     assert (own.failure.kind, unnamed.failure.kind) == (FailureKind.AGENT,) * 2
     assert "exit code 1: API Error: 529" in unnamed.failure.message
 

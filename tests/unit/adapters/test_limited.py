@@ -179,6 +179,26 @@ def test_memory(programs: LimitedPrograms) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("code", "stopped"),
+    [
+        ("[os.fork() or time.sleep(1.5) for _ in 'abc']", ""),
+        ("more = mmap.mmap(-1, 90 << 20); more.write(b'x' * (90 << 20)); time.sleep(60)", "memory"),
+        ("[open(str(i), 'w') for i in range(3000)]; more = b'y' * (90 << 20); time.sleep(60)",
+         "memory"),
+    ],
+    ids=["shared by forks", "shared memory", "beside many files"],
+)  # fmt: skip
+def test_memory_that_is_shared(programs: LimitedPrograms, code: str, stopped: str) -> None:
+    """A page counts once, whoever shares it, and however long the folder takes to look at."""
+    start = "import mmap, os, time; kept = b'x' * (60 << 20); "
+
+    done = run(*python(start + code), programs=programs, memory_mib=130)
+
+    assert (done.stopped, done.host) == (stopped, "")
+
+
+@BOTH
 def test_memory_that_is_only_reserved(programs: LimitedPrograms) -> None:
     """Address space that nobody has written to is no memory: runtimes of harnesses reserve much."""
     code = "import mmap; kept = mmap.mmap(-1, 8 << 30, mmap.MAP_PRIVATE); print(len(kept) >> 30)"

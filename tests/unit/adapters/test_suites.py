@@ -330,7 +330,15 @@ def test_a_worker_is_read_with_the_settings_of_its_kind(tmp_path: Path) -> None:
         ('kind = "agent"\ntools = ["a:b", "c d:e"]', ":8: field 'worker.tools.1' is 'c d:e': "),
         (
             'kind = "command"\ncommand = ["x"]\noutage = "("',
-            ":9: field 'worker.outage' is '(': no regular expression: ",
+            ":9: field 'worker.outage' is '(': the pattern '(' is ",
+        ),
+        (
+            'kind = "command"\ncommand = ["x"]\noutage = "(a+)+$"',
+            ":9: field 'worker.outage' is '(a+)+$': the pattern '(a+)+$' repeats a group",
+        ),
+        (
+            'kind = "command"\ncommand = ["x"]\noutage = ".*"',
+            ":9: field 'worker.outage' is '.*': it fits any text; give words",
         ),
         ('kind = "agent"\nsteps = 0', ":8: field 'worker.steps' is 0: "),
         ('template = "{{ nobody }}"', ":7: field 'worker.template' is '{{ nobody }}': template, l"),

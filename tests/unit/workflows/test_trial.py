@@ -19,6 +19,7 @@ from skillforge.adapters.workers import ChatWorker
 from skillforge.core.events import NewEvent
 from skillforge.core.records import ROLLOUTS, read_rollout, write_rollout
 from skillforge.core.rollout import (
+    Attempt,
     Cause,
     Failure,
     FailureKind,
@@ -112,6 +113,31 @@ def test_a_failure_of_the_infrastructure_is_not_reused(world):
 
     assert [task for task, _ in worker.calls] == [broken, broken]
     assert None not in [rollout.score for rollout in rollouts]
+
+
+@pytest.mark.parametrize("cause", [Cause.OUTAGE, Cause.OTHER])
+def test_an_outage_that_the_program_tells_of_is_not_drawn_again(world, cause):
+    """Else a skill that makes it say so where it would lose had every loss drawn again."""
+
+    class Excused(PlantedWorker):
+        async def attempt(self, task, skills, *, seed):
+            made[bool(skills)] += 1
+            if excuses and seed % 3 == 0:
+                return Attempt(output="", failure=away)
+            return await super().attempt(task, skills, seed=seed)
+
+    away = Failure(kind=FailureKind.INFRA, message="away", where="worker", cause=cause)
+    made, excuses = Counter(), [True]
+    first, _ = run(world, Excused(), cells())
+    failed = Counter(r.arm for r in first if r.score is None)
+    excuses.clear()
+    again, _ = run(world, Excused(), cells())
+    left = Counter(r.arm for r in again if r.score is None)
+
+    stands = failed["augmented"] if cause is Cause.OUTAGE else 0
+    assert len(failed) == 2
+    assert (made[False], made[True]) == (12 + failed["base"], 12 + failed["augmented"] - stands)
+    assert (left["base"], left["augmented"]) == (0, stands)
 
 
 def test_words_of_any_kind_come_back_after_a_restart(tmp_path):
