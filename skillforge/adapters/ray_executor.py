@@ -31,6 +31,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import count
 from typing import Any, Protocol, TypeVar
 
 from skillforge.errors import ConfigError, InfraError
@@ -43,7 +44,7 @@ Landed = TypeVar("Landed")
 STORE = 256 << 20
 """Bytes of shared memory of a cluster that is started here; what is sent is small."""
 STARTS = 3
-"""Times that a cluster is started before it is given up."""
+"""Times that a cluster, or a process of one, is started before it is given up."""
 PATIENCE = 10.0
 """Seconds for the head of a cluster to accept a connection."""
 
@@ -97,6 +98,7 @@ class RayExecutor:
         self._local, self._driver = local, driver
         self._processes, self._address = min(processes, local.limit), address
         self._hosts: list[_Host] = []
+        self._turn = count()
         self._open = ExitStack()
 
     @property
@@ -143,26 +145,54 @@ class RayExecutor:
 
     def _new_process(self) -> Any:
         """Start one where a processor is free, and then occupy none: it waits for models."""
-        actor = self._ray.remote(_Performer)
-        return actor.options(scheduling_strategy="SPREAD", max_concurrency=self.limit).remote()
+        actor, place = self._ray.remote(_Performer), self._next_place()
+        return actor.options(scheduling_strategy=place, max_concurrency=self.limit).remote()
+
+    def _next_place(self) -> Any:
+        """Return the next living node in turn, or another one if that turns out full or dead.
+
+        Ray's own ``SPREAD`` may put all processes on one node, with which all would be lost.
+        """
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        nodes = [n for n in self._ray.nodes() if n["Alive"] and n["Resources"].get("CPU")]
+        if not nodes:  # the cluster grows on demand
+            return "SPREAD"
+        node = nodes[next(self._turn) % len(nodes)]["NodeID"]
+        return NodeAffinitySchedulingStrategy(node, soft=True, _spill_on_unavailable=True)
 
     async def _send(
         self, data: Any, lone: asyncio.Semaphore, item: Any, *, alone: bool = False
     ) -> Any:
         if alone:
             async with lone:
-                return await self._perform(self._new_process(), data, item)
-        host = min(self._hosts, key=lambda host: host.load)
-        process = host.process
+                return await self._send_to(_Host(self._new_process()), data, item)
+        return await self._send_to(min(self._hosts, key=lambda host: host.load), data, item)
+
+    async def _send_to(self, host: _Host, data: Any, item: Any) -> Any:
         host.load += 1
         try:
-            return await self._perform(process, data, item)
-        except InfraError:
-            if host.process is process:  # the first of its attempts to notice
-                host.process = self._new_process()
-            raise
+            return await self._perform(await self._living_process(host), data, item)
         finally:
             host.load -= 1
+
+    async def _living_process(self, host: _Host) -> Any:
+        """Return a process that has answered just now, a new one where the former is dead.
+
+        A node that dies is taken for living for up to half a minute, and what is put there then
+        never starts: nothing is sent to it, so nothing is lost with it.
+        """
+        said = ""
+        for _ in range(STARTS):
+            process = host.process
+            try:
+                await process.answer.remote()
+                return process
+            except self._ray.exceptions.RayError as error:
+                said = " ".join(str(error).split())[:300]
+                if host.process is process:  # the first of its attempts to notice
+                    host.process = self._new_process()
+        raise InfraError(f"no process starts that could perform it: {said}")
 
     async def _perform(self, process: Any, data: Any, item: Any) -> Any:
         """Have a process perform an attempt; what it raises there is raised here."""
@@ -191,6 +221,9 @@ class _Host:
 
 class _Performer:
     """What a process is: it performs attempts in one event loop, at the same time."""
+
+    async def answer(self) -> None:
+        """Show that the process lives."""
 
     async def perform(self, data: bytes, item: Any) -> Any:
         """Perform an attempt."""

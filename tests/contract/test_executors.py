@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.errands import FragileWorker, make_errands, until
+from support.light_ray import light_path
 from support.loopback import LoopbackServer
 from support.small_project import answer, event_counts, write_project
 from support.world import TickingClock
@@ -40,12 +41,12 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(tmp_path_factory):
     """A real cluster on this machine, whose processes find the tests' support; its address."""
     import ray
 
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), before]))
+    os.environ["PYTHONPATH"] = light_path(tmp_path_factory.mktemp("light"), TESTS)
     connect(None, processes=2)
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
