@@ -40,10 +40,13 @@ def salvage(damaged: Path, into: Path) -> Salvaged:
     write-ahead log is left out where more can be read without it: it may be of another ledger.
 
     Raises:
-        LedgerError: There is nothing to read, or something already stands at ``into``.
+        LedgerError: There is nothing to read, something already stands at ``into``, or its folder
+            does not exist.
     """
     if into.exists():
         raise LedgerError(f"{into} exists already: name a new file")
+    if not into.parent.is_dir():
+        raise LedgerError(f"{into.parent} is no folder: make it, or name a file in one that exists")
     with tempfile.TemporaryDirectory(dir=into.parent) as folder:
         copies = [_copied(damaged, Path(folder) / "alone.db", [""])]
         if damaged.with_name(f"{damaged.name}-wal").exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -11,14 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from threading import Event, current_thread, main_thread
-from types import FrameType
+from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
 from skillforge.adapters.executors import AsyncioExecutor
 from skillforge.adapters.local_model import usable_cores
 from skillforge.adapters.models import load_litellm
 from skillforge.cli.code import make_programs, make_verifier, refuse_untrusted
+from skillforge.cli.interrupts import told_of_interrupts
 from skillforge.cli.options import Paying
 from skillforge.cli.progress import Progress
 from skillforge.cli.session import Session, make_model
@@ -341,7 +340,7 @@ def _driven(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_told_of_interrupts(work))
+        return asyncio.run(told_of_interrupts(work))
     cancel: Future[Callable[[], object]] = Future()
     over = Event()
 
@@ -363,32 +362,3 @@ def _driven(work: Coroutine[Any, Any, Result]) -> Result:
                 with suppress(KeyboardInterrupt):
                     over.wait()
             raise
-
-
-async def _told_of_interrupts(work: Coroutine[Any, Any, Result]) -> Result:
-    """Do the work, and say what the first interrupt does; asyncio's own handler does it.
-
-    A polite end (SIGTERM, as `timeout` and schedulers send it) is an interrupt as well.
-    """
-    interrupt = signal.getsignal(signal.SIGINT)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def on_interrupt(number: int, frame: FrameType | None) -> None:
-        restore()
-        said = "finishing what is in flight; press Ctrl-C again to stop now"
-        print(said, file=sys.stderr, flush=True)  # by way of the bar, if there is one
-        if callable(interrupt):
-            interrupt(number, frame)
-
-    if current_thread() is not main_thread() or not callable(interrupt):
-        return await work
-    for number in before:
-        signal.signal(number, on_interrupt)
-    try:
-        return await work
-    finally:
-        restore()

@@ -5,11 +5,11 @@ Events of a run carry, beside their own data:
 - ``bill``, what was booked since the bill before, by role;
 - ``claimed``, how much the run may have cost in all by the next record of it. It is durable before
   that much is spent, so that a crash hides nothing: what was claimed and is in no bill counts as
-  spent when the run goes on, though some of it never was (at most about three times what was in
-  flight or waited to be stored);
-- ``settled``, at the end of a start that ended in order, whatever for: what all has cost. It takes
-  the place of the claims before it, so that such an end leaves nothing unsettled, but for attempts
-  that could not be stored.
+  spent when the run goes on, though some of it never was (at most about three times the most that
+  has been in flight, or waited to be stored, since the start began);
+- ``settled``, at the end of a start that ended in order before its run did: what all has cost. It
+  takes the place of the claims before it, so that such an end leaves nothing unsettled, but for
+  attempts that could not be stored.
 
 A run of free calls whose tokens and rollouts have no cap claims nothing; a cap that it gets later
 counts what was stored.
@@ -54,8 +54,8 @@ class Account:
         if (lost := spent.roles.get(UNSETTLED)) is None:
             return ""
         return (
-            f"${lost.usd:.4g}, {lost.tokens} tokens and {spent.unsettled} rollouts count as spent: "
-            "in no bill, they may have been in flight when the run was cut off"
+            f"${lost.usd:.4g}, {lost.tokens} tokens and {spent.unsettled} rollouts count as spent, "
+            "of which no record tells: they may have been in flight when the run was cut off"
         )
 
     def spent(self) -> Spend:

@@ -7,6 +7,8 @@ import random
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -108,6 +110,25 @@ def test_one_interrupt_finishes_what_is_in_flight(processes, tmp_path, sent):
 
         assert processes.run(*EVAL, cwd=root).code in (0, 3)
         assert len(server.requests) == event_counts(root)["rollout.finished"] == 40
+
+
+def test_a_polite_end_in_the_background(tmp_path):
+    """SIGTERM does the same where a shell has the command pass over Ctrl-C, as after ``&``."""
+    with LoopbackServer(lambda body: slow(0.05, small_project.answer(body))) as server:
+        root = write_project(tmp_path / "project", server.url, parallel=PARALLEL)
+        python = [sys.executable, "-m", "skillforge", *EVAL]
+        shell = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *python]
+        with subprocess.Popen(shell, cwd=root, stderr=subprocess.PIPE, text=True) as command:
+            while event_counts(root)["rollout.finished"] < 6:
+                assert command.poll() is None
+                time.sleep(0.005)
+            command.send_signal(signal.SIGINT)
+            command.send_signal(signal.SIGTERM)
+            _, said = command.communicate()
+        assert command.returncode == 130
+        assert "finishing what is in flight" in said
+        assert "Traceback" not in said
+        assert event_counts(root)["rollout.finished"] == len(server.requests) < 40
 
 
 def test_a_second_interrupt_stops_at_once(processes, tmp_path):
