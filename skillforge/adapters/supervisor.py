@@ -225,33 +225,34 @@ def descendants() -> set[int]:
 QUICK = "status", (b"RssAnon:", b"RssShmem:", b"VmSwap:")
 EXACT = "smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
 """A file of /proc/PID and rows of it. The second divides each page among those who share it, such
-as a process and its forks, and takes far longer to read."""
+as a process and its forks, takes far longer to read, and may be refused to us."""
 
 
-def memory_held(source: tuple[str, tuple[bytes, ...]]) -> int:
-    """Return the bytes of memory that the processes below this one have written to.
+def memory_of(pid: int, *sources: tuple[str, tuple[bytes, ...]]) -> int:
+    """Return the bytes of memory that a process has written to, by the first that can be read.
 
     What a runtime reserves and never touches, and programs and libraries that are mapped, count
     nothing: address spaces are no measure of either. Nor does a file in memory (memfd) that nobody
     maps.
     """
-    name, kinds = source
-    total = 0
-    for pid in descendants():
+    for name, kinds in sources:
         try:
             with open(f"/proc/{pid}/{name}", "rb") as file:
                 rows = [line.split() for line in file if line.startswith(kinds)]
         except OSError:
             continue
-        total += sum(int(row[1]) << 10 for row in rows)
-    return total
+        return sum(int(row[1]) << 10 for row in rows)
+    return 0
 
 
 def holds_more(memory: int | None) -> bool:
     """Whether the processes below this one hold more memory than that."""
     if not LINUX or memory is None:
         return False
-    return memory_held(QUICK) > memory and memory_held(EXACT) > memory
+    found = descendants()
+    if sum(memory_of(pid, QUICK) for pid in found) <= memory:
+        return False
+    return sum(memory_of(pid, EXACT, QUICK) for pid in found) > memory
 
 
 def kill(function: Callable[[int, int], None], target: int) -> None:
