@@ -112,9 +112,9 @@ def test_agent_failures_are_counted_by_arm_and_cause() -> None:
 @pytest.mark.parametrize(
     ("letters", "failed", "said"),
     [
-        ("w", ((Cause.TIMEOUT,), ()), "in the base arm: 10 of 10 gains are its failures"),
-        ("l", ((), (Cause.STEPS,)), "in the augmented arm: 4 of 4 regressions are its failures"),
-        ("f", ((), (Cause.STEPS,)), "in the augmented arm: 0 of 0 regressions are its failures"),
+        ("w", ((Cause.TIMEOUT,), ()), "in the base arm: 10 of 10 gains are that"),
+        ("l", ((), (Cause.STEPS,)), "in the augmented arm: 4 of 4 regressions are that"),
+        ("f", ((), (Cause.STEPS,)), "in the augmented arm"),
     ],
 )
 def test_what_a_lift_owes_to_agent_failures_is_said(
