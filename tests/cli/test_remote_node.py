@@ -53,6 +53,10 @@ def until(met):
     return found
 
 
+OPEN = {"RAY_AUTH_MODE": "disabled"}
+"""A cluster started before in this process has left it with tokens, of which no HOME here knows."""
+
+
 class Node:
     """A node of a cluster: a session of processes in a folder of its own, which is its HOME."""
 
@@ -65,6 +69,7 @@ class Node:
             "NODE": name,
             "NOTES": str(notes),
             "PYTHONPATH": light_path(notes),
+            **OPEN,
         }
         with self._log.open("w") as log:
             self._first = subprocess.Popen(
@@ -170,7 +175,7 @@ def test_a_node_lost_in_the_middle_of_a_batch_changes_no_result(processes, clust
     alone = processes.run(*EVAL, cwd=here, env={"NOTES": str(calm), "NODE": "driver"})
 
     options = ("--executor", "ray", "--address", address)
-    settings = {"SKILLFORGE_EXECUTOR_PROCESSES": "2"}
+    settings = {"SKILLFORGE_EXECUTOR_PROCESSES": "2", **OPEN}
     command = processes.start(*EVAL, *options, cwd=there, env=settings)
     try:
         until(lambda: len(noted(notes)) == 4 or command.poll() is not None)
