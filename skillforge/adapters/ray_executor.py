@@ -189,7 +189,7 @@ class RayExecutor:
                 await process.answer.remote()
                 return process
             except self._ray.exceptions.RayError as error:
-                said = " ".join(str(error).split())[:300]
+                said = _said(error)
                 if host.process is process:  # the first of its attempts to notice
                     host.process = self._new_process()
         raise InfraError(f"no process starts that could perform it: {said}")
@@ -206,8 +206,7 @@ class RayExecutor:
         except failures.RayTaskError as error:
             raise error.cause from error
         except failures.RayError as error:
-            said = " ".join(str(error).split())[:300]
-            raise InfraError(f"the process that performed it was lost: {said}") from error
+            raise InfraError(f"the process that performed it was lost: {_said(error)}") from error
 
 
 @dataclass(slots=True)
@@ -298,10 +297,15 @@ def _require_listener(address: str) -> None:
 
 
 def _not_connected(address: str | None, error: Exception) -> str:
-    said = " ".join(str(error).split())[:300]
+    said = _said(error)
     if address is None:
         return f"Ray cannot start on this machine: {said}"
     return (
         f"no Ray cluster answers at {address!r} ({said}): start one with `ray start --head`, or "
         "leave the address out to start one for the command"
     )
+
+
+def _said(error: Exception) -> str:
+    """Return the beginning of what Ray says, on one line."""
+    return " ".join(str(error).split())[:300]

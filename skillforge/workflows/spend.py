@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 from skillforge.errors import ConfigError
 
 Amount = TypeVar("Amount", int, float)
-Bills = dict[str, dict[str, Any]]
-"""By role (``worker``, ``proposer`` …) its `Bill`, as JSON objects."""
 UNSETTLED = "unsettled"
 """Role of what was claimed before a crash and is in no bill; see `skillforge.workflows.account`."""
 
