@@ -33,8 +33,8 @@ FEWEST, MOST = 512, 10_000
 SAMPLE, PIECE, PIECES = 250_000, 16_384, 1_000
 """Of a sample: bytes that are enough, bytes from the beginning of a blob, blobs at most."""
 
-PAGE = 500
-"""Rows that are read, or written, by one statement."""
+PAGE, STATEMENT = 500, 1024
+"""Rows that are read by one statement, and that are written by one."""
 
 
 def insert_rows(
@@ -48,7 +48,7 @@ def insert_rows(
         rows: All of the same length.
         otherwise: What to do about a row that is there already.
     """
-    for some in (rows[i : i + PAGE] for i in range(0, len(rows), PAGE)):
+    for some in (rows[i : i + STATEMENT] for i in range(0, len(rows), STATEMENT)):
         row = f"({','.join('?' * len(some[0]))})"
         values = ",".join([row] * len(some))
         db.execute(" ".join([insert, values, otherwise]), [*chain(*some)])

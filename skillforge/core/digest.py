@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import json.encoder
 import re
+from collections.abc import Callable
+from typing import Any
 
-_encode = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-).encode
+
+def _make_encode() -> Callable[[object], str]:
+    """Return what renders canonical JSON.
+
+    `json.JSONEncoder` makes a C encoder in each call, which takes as long as to encode a small
+    object. Where there is one, it is made here once, with the same arguments.
+    """
+    plain = json.JSONEncoder(
+        sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return plain.encode
+    quoted = json.encoder.encode_basestring
+    # no indent, sorted, no key left out, no NaN; and no memory of circles, which recursion ends
+    fast = make(None, plain.default, quoted, None, ":", ",", True, False, False)
+
+    def encode(value: object) -> str:
+        try:
+            return "".join(fast(value, 0))
+        except RecursionError:
+            return plain.encode(value)  # says whether it is a circle
+
+    return encode
+
+
+_encode = _make_encode()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 from skillforge.core.events import Event
@@ -33,7 +32,7 @@ def reusable_key(kind: str, data: Mapping[str, Any]) -> str | None:
 
 def write_rollout(rollout: Rollout) -> dict[str, Any]:
     """Return a rollout as the JSON object that the ledger keeps."""
-    data: dict[str, Any] = dict(zip(_FIELDS, _values(rollout), strict=True))
+    data = rollout._asdict()
     if rollout.failure is not None:
         failure = rollout.failure
         data["failure"] = {
@@ -52,7 +51,7 @@ def read_rollout(event: Event) -> Rollout:
     over.
     """
     kept = event.data
-    data = {name: kept[name] for name in _FIELDS if name in kept}
+    data = {name: kept[name] for name in Rollout._fields if name in kept}
     data["uses"] = tuple(data.get("uses", ()))
     if (failure := data["failure"]) is not None:
         data["failure"] = Failure(
@@ -62,12 +61,6 @@ def read_rollout(event: Event) -> Rollout:
             cause=Cause(failure.get("cause", Cause.OTHER)),
         )
     return Rollout(**data)
-
-
-_FIELDS = tuple(sorted(Rollout.__dataclass_fields__))
-"""In the order in which canonical JSON has them, so that nothing is left to sort."""
-
-_values = attrgetter(*_FIELDS)
 
 
 def registered_outcomes(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from skillforge.core.digest import json_digest, sha256
 from skillforge.errors import StatisticsError
@@ -59,8 +59,7 @@ class Failure:
     """What the agent failed by; of an infrastructure failure, only whether it is an outage."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What a verifier makes of one attempt: a score, or the failure of the verifier itself."""
 
     score: float | None
@@ -69,8 +68,7 @@ class Verdict:
     """Of kind ``infra`` and from the ``verifier``: nothing was learnt about the answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(NamedTuple):
     """What a worker brings back from one task, before it is scored."""
 
     output: str
@@ -86,14 +84,14 @@ class Attempt:
     seconds: float = 0.0
     """Seconds spent inside the model."""
     failure: Failure | None = None
-    transcript: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    transcript: tuple[Mapping[str, Any], ...] = ()
     """The messages sent, as JSON objects."""
-    uses: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    uses: tuple[Mapping[str, Any], ...] = ()
     """Which skills an agent met, in order: ``skill``, ``what`` (``listed``, ``read``, ``file``),
     ``path`` of what was read, and ``step`` (0 for the catalogue); empty for other workers."""
     exit_code: int | None = None
     """Exit code of the program that made the attempt, if one did."""
-    files: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    files: Mapping[str, bytes] = {}
     """The workspace's files after the run, without the skill folders, by relative path."""
 
     def to_json(self) -> dict[str, Any]:
@@ -116,9 +114,12 @@ def _file_json(data: bytes) -> str | dict[str, str]:
         return {"base64": b64encode(data).decode()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout:
-    """One scored attempt, as it stands in the ledger."""
+class Rollout(NamedTuple):
+    """One scored attempt, as it stands in the ledger.
+
+    It is a tuple, as `Attempt` and `Verdict` are, for there may be a million of them: a frozen
+    dataclass of as many fields takes four times as long to make.
+    """
 
     key: str
     """Digest of everything that can change the result; see `rollout_key`."""
@@ -141,7 +142,7 @@ class Rollout:
     """Hash of the stored output and transcript."""
     purpose: str
     """What it was run for: ``propose``, ``screen``, ``confirm``, ``audit``, ``eval``."""
-    uses: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    uses: tuple[Mapping[str, Any], ...] = ()
     """Which skills an agent met; see `Attempt`."""
     parallel: int = 0
     """Most attempts that were in flight beside it, itself included; 0 where nobody wrote it down.

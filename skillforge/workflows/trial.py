@@ -273,7 +273,7 @@ def _unreachable(failed: Sequence[Rollout]) -> InfraError:
 
 def _under(arm: Arm, rollout: Rollout) -> Rollout:
     """Return a rollout as one of an arm: equal conditions give it to both arms."""
-    return rollout if rollout.arm == arm else replace(rollout, arm=arm)
+    return rollout if rollout.arm == arm else rollout._replace(arm=arm)
 
 
 def _rollout(key: str, cell: Cell, scored: Scored, blob: str, parallel: int) -> Rollout:

@@ -251,7 +251,7 @@ def perform(request, current, tmp_path):
 
 def without_traces(rollouts):
     """Return rollouts without the hash of what tells of their processes."""
-    return [replace(rollout, output_blob="") for rollout in rollouts]
+    return [rollout._replace(output_blob="") for rollout in rollouts]
 
 
 def test_a_process_killed_in_the_middle_of_a_batch_changes_no_result(perform):

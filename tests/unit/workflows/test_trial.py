@@ -294,20 +294,20 @@ def test_an_older_record_without_newer_fields_can_be_read(world):
     old = {k: v for k, v in write_rollout(rollout).items() if k != "parallel"} | {"later": 1}
     (event,) = world.ledger.append([NewEvent(kind="rollout.finished", data=old)])
 
-    assert read_rollout(event) == replace(rollout, parallel=0)
+    assert read_rollout(event) == rollout._replace(parallel=0)
 
 
 def test_a_failure_is_read_back_as_it_was_written(world):
     """Also what the agent failed by; an older record does not say."""
     (rollout, *_), _ = run(world, PlantedWorker(), cells(1))
     late = Failure(kind=FailureKind.AGENT, message="no answer", where="worker", cause=Cause.TIMEOUT)
-    failed = replace(rollout, score=0.0, failure=late)
+    failed = rollout._replace(score=0.0, failure=late)
     record = write_rollout(failed)
     old = record | {"failure": {k: v for k, v in record["failure"].items() if k != "cause"}}
     stored = world.ledger.append([NewEvent(kind="rollout.failed", data=d) for d in (record, old)])
 
     assert read_rollout(stored[0]) == failed
-    assert read_rollout(stored[1]) == replace(failed, failure=replace(late, cause=Cause.OTHER))
+    assert read_rollout(stored[1]) == failed._replace(failure=replace(late, cause=Cause.OTHER))
 
 
 # --- budget and failures ---
