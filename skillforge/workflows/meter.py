@@ -122,7 +122,9 @@ class Meter:
         Raises:
             BudgetSpent: It would pass the cap of rollouts, or the minutes are over.
         """
-        self._check("rollouts", self.caps.rollouts, self.spend.rollouts + 1)
+        cap = self.caps.rollouts
+        if cap is not None and self.spend.rollouts >= cap:
+            raise _spent("rollouts", cap)
         self._check_minutes()
         self.spend.rollouts += 1
 
@@ -226,12 +228,16 @@ class Meter:
         Raises:
             BudgetSpent: It would not fit if there were none, or the minutes are over.
         """
+        caps = self.caps
         usd, tokens = self.spend.usd + bound.usd, self.spend.tokens + bound.tokens
-        self._check("usd", self.caps.usd, usd)
-        self._check("tokens", self.caps.tokens, tokens)
+        if caps.usd is not None and usd > caps.usd:
+            raise _spent("usd", caps.usd)
+        if caps.tokens is not None and tokens > caps.tokens:
+            raise _spent("tokens", caps.tokens)
         self._check_minutes()
-        usd, tokens = usd + self._held_usd, tokens + self._held_tokens
-        return not (_passes(self.caps.usd, usd) or _passes(self.caps.tokens, tokens))
+        return (caps.usd is None or usd + self._held_usd <= caps.usd) and (
+            caps.tokens is None or tokens + self._held_tokens <= caps.tokens
+        )
 
     def _cover(self, bound: Cost) -> None:
         """Claim what all comes to with a call, unless that was done before."""
@@ -273,16 +279,13 @@ class Meter:
             self.spend.rollout_seconds += self.clock.now() - self._phase_since
             self._phase_since = None
 
-    def _check(self, what: str, cap: float | None, would_be: float) -> None:
-        if cap is not None and _passes(cap, would_be):
-            raise BudgetSpent(f"the budget of {cap:,.10g} {what} is spent (--max-{what})")
-
     def _check_minutes(self) -> None:
-        if self.caps.minutes is None or self._started is None:
+        minutes, started = self.caps.minutes, self._started
+        if minutes is None or started is None:
             return
-        minutes = (self.clock.now() - self._started) / 60
-        self._check("minutes", self.caps.minutes, minutes)
+        if self.clock.now() - started > 60 * minutes:
+            raise _spent("minutes", minutes)
 
 
-def _passes(cap: float | None, amount: float) -> bool:
-    return cap is not None and amount > cap
+def _spent(what: str, cap: float) -> BudgetSpent:
+    return BudgetSpent(f"the budget of {cap:,.10g} {what} is spent (--max-{what})")
