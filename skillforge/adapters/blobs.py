@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
@@ -33,8 +33,10 @@ FEWEST, MOST = 512, 10_000
 SAMPLE, PIECE, PIECES = 250_000, 16_384, 1_000
 """Of a sample: bytes that are enough, bytes from the beginning of a blob, blobs at most."""
 
-PAGE, STATEMENT = 500, 1024
-"""Rows that are read by one statement, and that are written by one."""
+PAGE, STATEMENT, READ = 500, 1024, 50
+"""Rows that are read by one statement, that are written by one, blobs of a sample read by one."""
+
+Turn = Callable[[], AbstractContextManager[None]]
 
 
 def insert_rows(
@@ -173,26 +175,28 @@ class Blobs:
         (last,) = self._db.execute("SELECT coalesce(max(id), 0) FROM blobs").fetchone()
         return since, last
 
-    def sample(self, reader: Codec | None = None) -> Sample:
+    def sample(self, turn: Turn = nullcontext, reader: Codec | None = None) -> Sample:
         """Draw from the blobs that have come since the last training; this counts as one.
 
         Args:
+            turn: What to be in while the database is read; others may write in between.
             reader: Decompresses them, where the dictionary of some is no longer in the ledger.
         """
-        since, last = self._since()
-        dictionaries, known = self._loaded.recent, self._known
-        reader = reader or self._loaded
-        texts: dict[int, bytes] = {}
-        room = SAMPLE
+        with turn():
+            since, last = self._since()
+            known, self._tried = self._known, last
+            dictionaries, reader = self._loaded.recent, reader or self._loaded
         draw = Random(last)  # noqa: S311 - keeps no secret
-        for at in draw.sample(range(since + 1, last + 1), min(last - since, PIECES)):
-            row = self._db.execute("SELECT data FROM blobs WHERE id = ?", (at,)).fetchone()
-            with suppress(ValueError, TypeError):  # damaged or erased
-                texts[at] = reader.decompress(row[0])[:PIECE]
-                room -= len(texts[at])
-            if room <= 0:
+        drawn = draw.sample(range(since + 1, last + 1), min(last - since, PIECES))
+        texts: dict[int, bytes] = {}
+        for ids in (drawn[i : i + READ] for i in range(0, len(drawn), READ)):
+            with turn():
+                frames = self._frames(ids)
+            for at, frame in frames.items():
+                with suppress(ValueError):  # damaged
+                    texts[at] = reader.decompress(frame)[:PIECE]
+            if sum(map(len, texts.values())) >= SAMPLE:
                 break
-        self._tried = last
         return Sample(
             texts=[*texts.values()],
             ids=[*texts],
@@ -200,6 +204,19 @@ class Blobs:
             known=known,
             last=last,
         )
+
+    def _frames(self, ids: Sequence[int]) -> dict[int, bytes]:
+        """Return the frames of blobs that are not erased, in the order of their ids.
+
+        They come as one row: a thread that reads gives way to others at each.
+        """
+        query = (
+            "SELECT json_group_object(id, hex(data)) FROM blobs"
+            " WHERE data IS NOT NULL AND id IN (SELECT value FROM json_each(?))"
+        )
+        (row,) = self._db.execute(query, (json.dumps(ids),)).fetchone()
+        frames = {int(at): bytes.fromhex(frame) for at, frame in json.loads(row).items()}
+        return {at: frames[at] for at in ids if at in frames}
 
     def adopt(self, trained: bytes | None, sample: Sample) -> None:
         """Compress by a dictionary from now on, or note that none was worth it.
@@ -251,7 +268,7 @@ class Blobs:
         """Free the blobs from dictionaries that have gone."""
         self._tried = 0
         if self.due:
-            sample = self.sample(before)
+            sample = self.sample(reader=before)
             self.adopt(train(sample.texts, sample.dictionaries), sample)
         codec = self._codec()
         for page in self._pages():

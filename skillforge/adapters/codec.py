@@ -42,6 +42,8 @@ def train(texts: Sequence[bytes], known: Sequence[bytes]) -> bytes | None:
     import zstandard
 
     held_out = texts[::4]
+    if not any(held_out):
+        return None
     try:
         trained = zstandard.train_dictionary(
             DICTIONARY,
@@ -54,7 +56,7 @@ def train(texts: Sequence[bytes], known: Sequence[bytes]) -> bytes | None:
     except zstandard.ZstdError:
         return None
     size, *others = (
-        sum(len(compressor.compress(text)) for text in held_out)
+        compressor.multi_compress_to_buffer(held_out).size()  # in one call, so that others run
         for compressor in map(_compressor, (trained, None, *known))
     )
     return trained if size < WORTH * min(others) else None

@@ -105,8 +105,7 @@ class SqliteLedger:
     def _train_aside(self) -> None:
         """Train a dictionary, with nothing locked meanwhile; blobs are only larger without it."""
         with suppress(LedgerError):
-            with self._explained():
-                sample = self._blobs.sample()
+            sample = self._blobs.sample(self._explained)
             trained = self._train(sample.texts, sample.dictionaries)
             with self._transaction():
                 self._blobs.adopt(trained, sample)
