@@ -164,13 +164,12 @@ class Blobs:
 
     @property
     def due(self) -> bool:
-        """Whether enough blobs have come since the last training to train again."""
+        """Whether enough blobs have come since the last training that is known to train again."""
         since, last = self._since()
         return last - since >= min(max(since // 2, FEWEST), MOST)
 
     def _since(self) -> tuple[int, int]:
         """Return the last blob that was there at the last training, and the last of now."""
-        self._codec()
         since = max([self._tried, *(sampled for _, sampled in self._known)])
         (last,) = self._db.execute("SELECT coalesce(max(id), 0) FROM blobs").fetchone()
         return since, last
@@ -183,9 +182,10 @@ class Blobs:
             reader: Decompresses them, where the dictionary of some is no longer in the ledger.
         """
         with turn():
+            codec = self._codec()
             since, last = self._since()
             known, self._tried = self._known, last
-            dictionaries, reader = self._loaded.recent, reader or self._loaded
+        reader = reader or codec
         draw = Random(last)  # noqa: S311 - keeps no secret
         drawn = draw.sample(range(since + 1, last + 1), min(last - since, PIECES))
         texts: dict[int, bytes] = {}
@@ -200,7 +200,7 @@ class Blobs:
         return Sample(
             texts=[*texts.values()],
             ids=[*texts],
-            dictionaries=dictionaries,
+            dictionaries=codec.recent,
             known=known,
             last=last,
         )
