@@ -17,8 +17,8 @@ def reusable_key(kind: str, data: Mapping[str, Any]) -> str | None:
     """Return the key under which a rollout is found again; None where it is to be made again.
 
     A failure is, but for one: that the model was away is the word of the program that the skill
-    steers. Attempts of any arm but the base that end so stand, or a skill that makes the program
-    say it where it would lose had its losses drawn again until they are gains.
+    steers. Attempts with the edit that end so stand, or an edit that makes the program say it where
+    it would lose had its losses drawn again until they are gains.
 
     Args:
         kind: Of the event that holds the rollout.
@@ -26,8 +26,17 @@ def reusable_key(kind: str, data: Mapping[str, Any]) -> str | None:
     """
     if kind == "rollout.failed":
         outage = data.get("failure", {}).get("cause") == Cause.OUTAGE
-        return data["key"] if outage and data["arm"] != "base" else None
+        return data["key"] if outage and _shows_edit(data["arm"], data["subject"]) else None
     return data["key"] if kind == "rollout.finished" else None
+
+
+def _shows_edit(arm: str, subject: str) -> bool:
+    """Whether an arm shows the edit that is under test.
+
+    Where a library with the edit is compared with the same one without it, for harm, the base arm
+    does: its subject begins with ``with:``.
+    """
+    return subject.startswith("with:") or (arm != "base" and not subject.startswith("without:"))
 
 
 def write_rollout(rollout: Rollout) -> dict[str, Any]:
