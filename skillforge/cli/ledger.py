@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 @click.group("log", invoke_without_command=True)
 @click.option("--kind", "kinds", multiple=True, help="Only events of this kind; repeatable.")
 @click.option("--run", help="Only events of this run.")
-@click.option("--after", type=click.IntRange(0), default=0, help="Only events after this number.")
+@click.option(
+    "--after", type=click.IntRange(0, 2**63 - 1), default=0, help="Only events after this number."
+)
 @click.option("-n", "limit", type=click.IntRange(1), help="Only the last N.")
 @project_option
 @json_option

@@ -563,6 +563,8 @@ def test_fewer_tasks_than_were_asked_for_are_told(processes, root, command, whic
         ("list", "--nonsense"),
         ("eval", "shout", "--max-rollouts", "-1"),
         ("eval", "shout", "--max-usd", "much"),
+        ("eval", "shout", "--max-usd", "nan"),
+        ("log", "--after", str(2**63)),
         ("validate",),
         ("suite", "nonsense"),
         ("log", "show", "82efce60"),
