@@ -170,6 +170,8 @@ class Ledger(Protocol):
     def erase(self, digests: Sequence[str], *, reason: str) -> None:
         """Erase blobs for good and write down that and why; the chain stays intact.
 
+        Without any, only what an erasing before has left to do is done.
+
         Raises:
             LedgerError: Nothing is stored under one of the hashes; then nothing is erased.
         """

@@ -78,8 +78,11 @@ class LimitedPrograms:
         inside = "node_modules" in file.parts  # elsewhere a manifest may be of something else
         manifests = (folder / "package.json" for folder in file.parents if inside)
         manifest = next(filter(Path.is_file, manifests), None)
-        digest = _digest(file)
-        return digest if manifest is None else sha256(f"{digest} {_digest(manifest)}".encode())
+        with file.open("rb") as stream:  # it may be one of hundreds of megabytes
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if manifest is None:
+            return digest
+        return sha256(f"{digest} {sha256(manifest.read_bytes())}".encode())
 
     async def run(self, program: Program) -> Finished:
         """Run a program to its end, or until it passes a limit."""
@@ -127,12 +130,6 @@ class LimitedPrograms:
         folders = {path.resolve() for path in self.hidden if path.is_dir()}
         folders = {f for f in folders if not any(n.is_relative_to(f) for n in needed)}
         return [f for f in folders if folders.isdisjoint(f.parents)]
-
-
-def _digest(file: Path) -> str:
-    """Return the SHA-256 of a file, which may be one of hundreds of megabytes."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager

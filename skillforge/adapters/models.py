@@ -18,10 +18,11 @@ import asyncio
 import logging
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from skillforge.adapters.model_prices import listed_prices, stated_prices
@@ -44,6 +45,7 @@ GRACE = 5.0
 """Seconds that a provider's own timeout gets before the call is abandoned from outside."""
 
 
+@cache
 def load_litellm() -> Any:
     """Import litellm with its price list from disk, and no banner, log line or telemetry."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -54,6 +56,9 @@ def load_litellm() -> Any:
     litellm.disable_aiohttp_transport = True  # its sessions outlive the event loop
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    # It prepares each call in a thread; what comes of that is lost where the call is dropped.
+    lost = "coroutine '.*completion.*' was never awaited"
+    warnings.filterwarnings("ignore", lost, RuntimeWarning)
     return litellm
 
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 @click.group("log", invoke_without_command=True)
 @click.option("--kind", "kinds", multiple=True, help="Only events of this kind; repeatable.")
 @click.option("--run", help="Only events of this run.")
-@click.option("--after", type=click.IntRange(0), default=0, help="Only events after this number.")
+@click.option(
+    "--after", type=click.IntRange(0, 2**63 - 1), default=0, help="Only events after this number."
+)
 @click.option("-n", "limit", type=click.IntRange(1), help="Only the last N.")
 @project_option
 @json_option
@@ -108,10 +110,18 @@ def erase(hashes: tuple[str, ...], reason: str, project: Path | None, as_json: b
     with open_session(project, write=True) as session:
         plan = plan_erasure(session.ledger, hashes)
         session.ledger.erase(plan.blobs, reason=reason)
-    found = {"erased": list(plan.blobs), "shared": list(plan.shared), "reason": reason}
+    found = {
+        "erased": list(plan.blobs),
+        "erased_before": list(plan.erased_before),
+        "shared": list(plan.shared),
+        "reason": reason,
+    }
 
     def show(data: Mapping[str, Any]) -> None:
-        click.echo(f"erased {len(plan.blobs)} payloads: {reason}")
+        if plan.blobs:
+            click.echo(f"erased {len(plan.blobs)} payloads: {reason}")
+        for blob in plan.erased_before:
+            click.echo(f"{blob} is erased already: `skillforge log --kind blob.erased` says why")
         if plan.shared:
             click.echo(
                 f"{len(plan.shared)} files stay, for other versions hold them too; name those "

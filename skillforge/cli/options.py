@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,19 @@ from skillforge.workflows.spend import Caps
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXIT_OK, EXIT_INCONCLUSIVE, EXIT_NEGATIVE = 0, 3, 4
+
+
+class Number(click.FloatRange):
+    """A finite number within a range, of which NaN is never outside."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number, or refuse it as wrong usage."""
+        number = super().convert(value, param, ctx)
+        if not isfinite(number):
+            self.fail(f"got {number}, expected a finite number.", param, ctx)
+        return number
 
 
 def project_option(command: Command) -> Command:
@@ -65,12 +79,12 @@ _PAYING = (
         help="Perform attempts in this process, or in those of a Ray cluster.",
     ),
     click.option("--address", help="HOST:PORT of a Ray cluster, or auto; default: start one."),
-    click.option("--max-usd", type=click.FloatRange(0), help="Cap of USD."),
+    click.option("--max-usd", type=Number(0), help="Cap of USD."),
     click.option("--max-tokens", type=click.IntRange(0), help="Cap of tokens."),
     click.option("--max-rollouts", type=click.IntRange(0), help="Cap of rollouts."),
     click.option(
         "--max-minutes",
-        type=click.FloatRange(0),
+        type=Number(0),
         help="No new calls after that; a run that is gone on with has them anew.",
     ),
     click.option("--dry-run", is_flag=True, help="Print what it would cost; spend nothing."),

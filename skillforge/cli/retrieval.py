@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from skillforge.cli.options import EXIT_OK, emit, json_option, project_option
+from skillforge.cli.options import EXIT_OK, Number, emit, json_option, project_option
 from skillforge.cli.session import open_session
 from skillforge.report.tables import table
 
@@ -39,7 +39,7 @@ def search(query: str, k: int, project: Path | None, as_json: bool) -> int:
 
 
 @click.command("cluster")
-@click.option("--threshold", type=click.FloatRange(0, 1), help="Cosine from which skills group.")
+@click.option("--threshold", type=Number(0, 1), help="Cosine from which skills group.")
 @project_option
 @json_option
 def cluster(threshold: float | None, project: Path | None, as_json: bool) -> int:

@@ -14,6 +14,7 @@ from skillforge.cli.engine import Engine, drive, make_engine
 from skillforge.cli.fallback import with_fallback
 from skillforge.cli.options import (
     EXIT_OK,
+    Number,
     Paying,
     emit,
     json_option,
@@ -30,16 +31,31 @@ from skillforge.workflows.estimate import estimate
 
 
 @click.command("power")
-@click.option("--effect", type=float, required=True, help="Lift to find, such as 0.10.")
-@click.option("--discordance", type=float, required=True, help="Share of pairs that differ.")
+@click.option(
+    "--effect", type=Number(0, 1, min_open=True), required=True, help="Lift to find, such as 0.10."
+)
+@click.option(
+    "--discordance",
+    type=Number(0, 1, min_open=True),
+    required=True,
+    help="Share of pairs that differ.",
+)
 @click.option(
     "--flips",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     help="Share of tasks that flip between equal arms, as `calibrate` measures it: says what "
     "replicates would save.",
 )
-@click.option("--alpha", type=float, default=0.05, show_default=True, help="One-sided error rate.")
-@click.option("--power", "wanted", type=float, default=0.80, show_default=True)
+@click.option(
+    "--alpha",
+    type=Number(0, 0.5, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="One-sided error rate.",
+)
+@click.option(
+    "--power", "wanted", type=Number(0.5, 1, max_open=True), default=0.80, show_default=True
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @json_option
 def power(

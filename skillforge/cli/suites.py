@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from skillforge.cli.options import EXIT_NEGATIVE, EXIT_OK, emit, json_option, project_option
+from skillforge.errors import ConfigError
 from skillforge.report.tables import table
 
 if TYPE_CHECKING:
     from skillforge.core.task import Suite
-    from skillforge.ports import Verifier
+    from skillforge.ports import Programs
+    from skillforge.workflows.suite_check import SuiteProblem
 
 
 @click.group("suite")
@@ -68,16 +71,25 @@ def list_(project: Path | None, as_json: bool) -> int:
 @project_option
 @json_option
 def check(name: str, project: Path | None, as_json: bool) -> int:
-    """Prove each task: the reference passes, the empty answer fails, two runs agree."""
+    """Prove each task: the reference passes, the empty answer fails, two runs agree.
+
+    The worker is checked as far as it can be without an attempt.
+    """
+    from skillforge.cli.code import make_verifier
     from skillforge.cli.engine import drive
     from skillforge.workflows.suite_check import check_suite
 
     loaded = _load(name, project)
-    found = drive(check_suite(loaded, _verifier(loaded, project)))
+    programs = _programs(loaded, project)
+    worker = _worker_problems(loaded, programs)
+    checked = drive(check_suite(loaded, make_verifier(loaded, programs)))
+    found = replace(checked, problems=(*worker, *checked.problems))
 
     def show(data: Mapping[str, Any]) -> None:
         for problem in data["problems"]:
-            click.echo(problem if isinstance(problem, str) else problem["message"])
+            click.echo(problem["message"])
+        for warning in data["warnings"]:
+            click.echo(f"warning: {warning}")
         click.echo(f"{name}: {data['tasks']} tasks, {len(data['problems'])} problems")
 
     emit(found.to_json(), as_json, show)
@@ -91,16 +103,27 @@ def _load(name: str, project: Path | None) -> Suite:
     return load_suite(Path(name) if Path(name).is_dir() else find_suite(name, suite_roots(project)))
 
 
-def _verifier(loaded: Suite, project: Path | None) -> Verifier:
-    """Return the verifier of a suite that may run; only code that is not ours needs a project."""
-    from skillforge.cli.code import is_shipped, make_programs, make_verifier, refuse_untrusted
+def _programs(loaded: Suite, project: Path | None) -> Programs:
+    """Return what runs the code of a suite that may run; only code not ours needs a project."""
+    from skillforge.cli.code import is_shipped, make_programs, refuse_untrusted
     from skillforge.cli.session import open_session
 
     if loaded.code is None or is_shipped(loaded.code):
-        return make_verifier(loaded, make_programs(loaded, None))
+        return make_programs(loaded, None)
     with open_session(project) as session:
         refuse_untrusted(session, loaded)
-        return make_verifier(loaded, make_programs(loaded, session.project))
+        return make_programs(loaded, session.project)
+
+
+def _worker_problems(loaded: Suite, programs: Programs) -> list[SuiteProblem]:
+    from skillforge.cli.workers import check_worker
+    from skillforge.workflows.suite_check import SuiteProblem
+
+    try:
+        check_worker(loaded, programs)
+    except ConfigError as error:
+        return [SuiteProblem(code="worker", message=str(error))]
+    return []
 
 
 @suite.command("trust")

@@ -24,8 +24,6 @@ def make_worker(suite: Suite, model: ChatModel, meter: Meter | None, programs: P
     Raises:
         ConfigError: Code or a program that it names is not there, or its cost is not stated.
     """
-    from skillforge.adapters.command_worker import make_command_worker
-    from skillforge.adapters.python_worker import PythonWorker
     from skillforge.adapters.workers import ChatWorker
 
     spec = suite.worker
@@ -33,18 +31,34 @@ def make_worker(suite: Suite, model: ChatModel, meter: Meter | None, programs: P
         return ChatWorker(model=model, spec=spec)
     if spec.kind == "agent":
         return _agent(suite, model)
+    worker = _without_model(suite, programs)
+    return worker if meter is None else MeteredWorker(worker=worker, meter=meter)
+
+
+def check_worker(suite: Suite, programs: Programs) -> None:
+    """Refuse a worker that could not be made, or whose attempts could not be paid; calls nothing.
+
+    Raises:
+        ConfigError: What `make_worker` raises, or the first attempt's bound.
+    """
+    if suite.worker.kind == "agent":
+        _agent_code(suite)
+    elif suite.worker.kind != "chat":
+        _without_model(suite, programs).bound(suite.tasks[0], [])
+
+
+def _without_model(suite: Suite, programs: Programs) -> Worker:
+    from skillforge.adapters.command_worker import make_command_worker
+    from skillforge.adapters.python_worker import PythonWorker
+
+    spec = suite.worker
     if spec.kind == "command":
-        return _metered(make_command_worker(suite, programs), meter)
+        return make_command_worker(suite, programs)
     if spec.function is None:
         raise ConfigError(
             f"suite {suite.name}: [worker] kind = 'python' needs function = 'module:function'"
         )
-    function = _load(suite, spec.function, "function")
-    return _metered(PythonWorker(function=function, spec=spec), meter)
-
-
-def _metered(worker: Worker, meter: Meter | None) -> Worker:
-    return worker if meter is None else MeteredWorker(worker=worker, meter=meter)
+    return PythonWorker(function=_load(suite, spec.function, "function"), spec=spec)
 
 
 def _load(suite: Suite, reference: str, setting: str) -> Function:
@@ -55,6 +69,15 @@ def _load(suite: Suite, reference: str, setting: str) -> Function:
 def _agent(suite: Suite, model: ChatModel) -> Worker:
     from skillforge.adapters.agent_worker import AgentWorker
 
+    tools, state = _agent_code(suite)
+    sources = [f.source for f in (*tools.values(), *([state] if state else []))]
+    return AgentWorker(
+        model=model, spec=suite.worker, tools=tools, make_state=state, source=json_digest(sources)
+    )
+
+
+def _agent_code(suite: Suite) -> tuple[dict[str, Function], Function | None]:
+    """Return the tools by name, and what makes their state."""
     spec = suite.worker
     tools: dict[str, Function] = {}
     for reference in spec.tools:
@@ -62,8 +85,4 @@ def _agent(suite: Suite, model: ChatModel) -> Worker:
         if tool.name in tools:
             raise ConfigError(f"[worker] tools: two are called {tool.name!r}; rename one of them")
         tools[tool.name] = tool
-    state = _load(suite, spec.state, "state") if spec.state else None
-    sources = [f.source for f in (*tools.values(), *([state] if state else []))]
-    return AgentWorker(
-        model=model, spec=spec, tools=tools, make_state=state, source=json_digest(sources)
-    )
+    return tools, _load(suite, spec.state, "state") if spec.state else None

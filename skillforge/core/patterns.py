@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 
 from skillforge.errors import SuiteError
 
@@ -23,6 +24,7 @@ _ANY = re.compile(r"\.|\[(?:\\s\\S|\\S\\s|\\w\\W|\\W\\w|\\d\\D|\\D\\d)\]")
 _MAX_STEPS = 10**9
 
 
+@lru_cache(maxsize=512)
 def safe_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
     """Compile a pattern that cannot take exponential time.
 

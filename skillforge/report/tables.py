@@ -142,8 +142,9 @@ def spend_line(report: Mapping[str, Any]) -> str:
     told = f", {guessed} calls at their bound for nobody told what they cost" if guessed else ""
     if lost := spend["roles"].get("unsettled"):
         told += (
-            f", {money(lost['usd'])}, {lost['tokens']} tokens and {spend['unsettled']} rollouts of "
-            "it unsettled: in no bill, they may have been in flight at a crash"
+            f", of it unsettled {spend['unsettled']} rollouts without a record, and "
+            f"{money(lost['usd'])} and {lost['tokens']} tokens in no bill: they may have been in "
+            "flight when the run was cut off"
         )
     if first := spend.get("first"):
         told += f" ({money(first['usd'])} and {first['rollouts']} rollouts by {first['model']})"

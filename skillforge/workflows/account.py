@@ -54,8 +54,9 @@ class Account:
         if (lost := spent.roles.get(UNSETTLED)) is None:
             return ""
         return (
-            f"${lost.usd:.4g}, {lost.tokens} tokens and {spent.unsettled} rollouts count as spent, "
-            "of which no record tells: they may have been in flight when the run was cut off"
+            f"{spent.unsettled} rollouts without a record, and ${lost.usd:.4g} and {lost.tokens} "
+            "tokens that are in no bill, count as spent: they may have been in flight when the run "
+            "was cut off"
         )
 
     def spent(self) -> Spend:

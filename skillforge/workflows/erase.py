@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillforge.core.package import manifest_files
-from skillforge.errors import LedgerError
+from skillforge.errors import BlobErased, LedgerError
 from skillforge.ports import Ledger
 
 _WITH_PACKAGE = ("skill.imported", "candidate.proposed")
@@ -18,6 +18,8 @@ class Erasure:
 
     blobs: tuple[str, ...]
     """The hashes that were named, and with each package the files of no other version."""
+    erased_before: tuple[str, ...]
+    """Those that would be among them, had they not been erased already."""
     shared: tuple[str, ...]
     """Files of those packages that other versions hold too: they stay."""
 
@@ -31,15 +33,33 @@ def plan_erasure(ledger: Ledger, named: Sequence[str]) -> Erasure:
     """
     gone = tuple(dict.fromkeys(named))
     mine = {digest for blob in gone for digest in _files(ledger, blob)}
-    if not mine:
-        return Erasure(blobs=gone, shared=())
+    shared = mine & _files_of_others(ledger, gone) if mine else mine
+    blobs = (*gone, *sorted(mine - shared - {*gone}))
+    before = tuple(blob for blob in blobs if _is_erased(ledger, blob))
+    return Erasure(
+        blobs=tuple(blob for blob in blobs if blob not in before),
+        erased_before=before,
+        shared=tuple(sorted(shared)),
+    )
+
+
+def _files_of_others(ledger: Ledger, gone: Sequence[str]) -> set[str]:
     others = {e.data.get("blob", "") for e in ledger.events(kinds=_WITH_PACKAGE)} - {"", *gone}
-    shared = mine & {digest for blob in others for digest in _files(ledger, blob)}
-    return Erasure(blobs=(*gone, *sorted(mine - shared - {*gone})), shared=tuple(sorted(shared)))
+    return {digest for blob in others for digest in _files(ledger, blob)}
+
+
+def _is_erased(ledger: Ledger, blob: str) -> bool:
+    try:
+        ledger.get_blob(blob)
+    except BlobErased:
+        return True
+    except LedgerError:
+        pass  # unknown, or damaged: the ledger says so when it is told to erase it
+    return False
 
 
 def _files(ledger: Ledger, blob: str) -> tuple[str, ...]:
     try:
         return manifest_files(ledger.get_blob(blob))
     except LedgerError:
-        return ()  # erased before, or unknown: the ledger says so when it is told to erase it
+        return ()

@@ -6,12 +6,13 @@ whether to go on, and a replay asks it again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from skillforge.core.course import run_course
 from skillforge.core.events import Event, NewEvent
 from skillforge.core.gate import Decision, Registration
+from skillforge.core.paired_table import in_words, tabulate
 from skillforge.core.paired_tests import mcnemar_exact
 from skillforge.core.records import registered_outcomes
 from skillforge.core.rollout import Pair, Void
@@ -63,11 +64,14 @@ def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) 
     standing = average_harm(courses, totals, contrasts[0].rules if contrasts else GateRules())
     rows: dict[str, Report] = {}
     unused: list[str] = []
+    bet: list[Pair | Void] = []
     for i, one in enumerate(contrasts):
         bets = standing.bets[i]
         used = int(courses[i].used[bets - 1]) if bets else 0
         rows[one.skill] = _row(outcomes[i][:used], standing.e_values[i], standing.futile[i])
         unused += one.order[used:]
+        bet += outcomes[i][:used]
+    failed = _agent_failures(bet)
     near = [
         {**hit, **rows.get(hit["skill"], _row((), 1.0, False))} for hit in registered.data["near"]
     ]
@@ -80,8 +84,9 @@ def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) 
             "decision": _decision(standing, near, spent).value,
             "stopped_by": None if standing.final else stopped,
             "e_value": standing.average,
+            "agent_failures": failed,
             "neighbours": near,
-            "reasons": [_because(standing, near, spent, stopped)],
+            "reasons": [_because(standing, near, spent, stopped), *_failing(failed)],
         },
     )
 
@@ -131,6 +136,18 @@ def _row(outcomes: Sequence[Pair | Void], e_value: float, futile: bool) -> Repor
         "e_harm": e_value,
         "futile": futile,
     }
+
+
+def _agent_failures(outcomes: Sequence[Pair | Void]) -> dict[str, dict[str, int]]:
+    """Return what the agent failed by on the tasks of all neighbours, with the edit and without."""
+    failed = tabulate(o for o in outcomes if isinstance(o, Pair)).agent_failures
+    return {"with": dict(failed["base"]), "without": dict(failed["augmented"])}
+
+
+def _failing(failed: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    if any(failed.values()):
+        said = " and ".join(f"{in_words(causes)} {arm}" for arm, causes in failed.items())
+        yield f"agent failures on its neighbours' tasks, which score 0: {said} the edit"
 
 
 def _decision(standing: AverageHarm, near: Sequence[Report], spent: Sequence[str]) -> Decision:

@@ -25,7 +25,7 @@ class SuiteProblem:
     """Something that makes a suite unfit to decide on."""
 
     code: str
-    """``reference``, ``empty``, ``wrong``, ``unstable``, ``verifier`` or ``split``."""
+    """``reference``, ``empty``, ``wrong``, ``unstable``, ``verifier``, ``split`` or ``worker``."""
     message: str
     """What is wrong, where, what was expected, and what to do."""
     task: str | None = None
@@ -149,6 +149,11 @@ def _compare(
 
 
 def _warnings(suite: Suite) -> Iterator[str]:
+    if suite.worker.usd_per_attempt and not suite.worker.tokens_per_attempt:
+        yield (
+            "[worker] says what an attempt can cost, but not how many tokens it can take, so that "
+            "--max-tokens cannot hold; add `tokens_per_attempt`"
+        )
     families: dict[str, set[str]] = defaultdict(set)
     confirmed: Counter[str] = Counter()
     for task in suite.tasks:

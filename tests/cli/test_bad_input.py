@@ -552,6 +552,23 @@ def test_fewer_tasks_than_were_asked_for_are_told(processes, root, command, whic
     assert few.json["tasks"] == {"asked": 3, "used": 3}
 
 
+def test_what_is_erased_already_is_not_erased_again(processes, root):
+    """It is named and nothing is written; of several hashes the rest are erased."""
+    assert processes.run(*EVAL, cwd=root).code in (0, 3)
+    first, second = [data["output_blob"] for data in events(root, "rollout.finished")][:2]
+    erase = ("log", "erase", "--reason", "a key")
+    assert processes.run(*erase, first, cwd=root).stdout == "erased 1 payloads: a key\n"
+    file = root / ".skillforge" / "ledger.db"
+    before = file.read_bytes()
+    again = processes.run(*erase, first, cwd=root)
+    assert again.code == 0
+    assert again.stdout.startswith(f"{first} is erased already: ")
+    assert file.read_bytes() == before
+    both = processes.run(*erase, first, second, "--json", cwd=root).json
+    assert (both["erased"], both["erased_before"]) == ([second], [first])
+    assert [data["blobs"] for data in events(root, "blob.erased")] == [[first], [second]]
+
+
 # --- usage and consoles ---
 
 
@@ -563,6 +580,8 @@ def test_fewer_tasks_than_were_asked_for_are_told(processes, root, command, whic
         ("list", "--nonsense"),
         ("eval", "shout", "--max-rollouts", "-1"),
         ("eval", "shout", "--max-usd", "much"),
+        ("eval", "shout", "--max-usd", "nan"),
+        ("log", "--after", str(2**63)),
         ("validate",),
         ("suite", "nonsense"),
         ("log", "show", "82efce60"),

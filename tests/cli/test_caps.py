@@ -114,7 +114,7 @@ def test_without_a_cap_a_crash_is_in_the_report(processes, endpoint, tmp_path):
 
     assert done.code in (0, 3), done.stderr
     (warning,) = [line for line in done.stderr.splitlines() if "warning" in line]
-    assert "of which no record tells" in warning
+    assert "tokens that are in no bill, count as spent" in warning
     spend, truth = done.json["spend"], served(endpoint)
     unsettled = spend["roles"]["unsettled"]
     assert (unsettled["calls"], unsettled["at_bound"]) == (0, 0)

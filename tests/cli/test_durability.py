@@ -132,14 +132,17 @@ def test_a_polite_end_in_the_background(tmp_path):
 
 
 def test_a_second_interrupt_stops_at_once(processes, tmp_path):
-    """Where what is in flight does not end, Ctrl-C again does; what had finished is kept."""
+    """Where what is in flight does not end, Ctrl-C again does; what had finished is kept.
+
+    What was dropped is in the bill at its bound: of its cost, nothing is said to be in none.
+    """
     held, number = 8, itertools.count(1)
 
     def answer(body):
         return slow(3600 if next(number) > held else 0, small_project.answer(body))
 
     with LoopbackServer(answer) as server:
-        root = write_project(tmp_path / "project", server.url, parallel=PARALLEL)
+        root = write_project(tmp_path / "project", server.url, price=100.0, parallel=PARALLEL)
         command = processes.start(*EVAL, cwd=root)
         while len(server.requests) < held + PARALLEL or (
             event_counts(root)["rollout.finished"] < held
@@ -152,9 +155,16 @@ def test_a_second_interrupt_stops_at_once(processes, tmp_path):
             time.sleep(0.005)
         command.kill(signal.SIGINT)
         ended = command.wait()
+        kept = event_counts(root)["rollout.finished"]
+        server.script(small_project.answer)
+        again = processes.run(*EVAL, cwd=root)
     assert ended.code == 130
     assert "Traceback" not in ended.stderr
-    assert event_counts(root)["rollout.finished"] == held
+    assert kept == held
+    (warning,) = [line for line in again.stderr.splitlines() if "warning: " in line]
+    dropped = f"{PARALLEL} rollouts without a record, and $0 and 0 tokens that are in no bill"
+    assert dropped in warning
+    assert again.json["spend"]["roles"]["worker"]["at_bound"] == PARALLEL
 
 
 # --- torn writes ---

@@ -147,6 +147,49 @@ def test_a_function_that_tells_what_it_cost_is_billed_that(processes, root):
     assert "at their bound" not in processes.run(*command, cwd=root).stdout
 
 
+@pytest.mark.parametrize(
+    ("worker", "says"),
+    [
+        ('kind = "command"\ncommand = ["python3", "{prompt}"]\n', "usd_per_attempt"),
+        ('kind = "command"\ncommand = ["no-such"]\nusd_per_attempt = 0\n', "no program 'no-such'"),
+        ('kind = "python"\nfunction = "work:perform"\n', "usd_per_attempt"),
+        ('kind = "python"\nfunction = "work:other"\nusd_per_attempt = 0\n', "no function 'other'"),
+        ('kind = "agent"\ntools = "work:other"\n', "no function 'other'"),
+    ],
+)
+def test_a_check_says_of_the_worker_what_an_evaluation_would(processes, root, worker, says):
+    """What keeps every run from beginning is a problem of the suite, in the same words."""
+    suite = root / "suites" / "wrong"
+    write_suite(suite, task_rows(["shout"], {"confirm": 8}), HEAD.format(name="wrong") + worker)
+    (suite / "work.py").write_text(WORK, encoding="utf-8")
+    trust(processes, root, "wrong")
+    evaluated = processes.run("eval", "shout", "--suite", "wrong", cwd=root)
+    checked = processes.run("suite", "check", "wrong", "--json", cwd=root)
+
+    (problem,) = checked.json["problems"]
+    assert (checked.code, problem["code"], problem["task"]) == (4, "worker", None)
+    assert says in problem["message"]
+    assert (evaluated.code, evaluated.stderr.splitlines()[-1]) == (
+        1,
+        f"error: {problem['message']}",
+    )
+
+
+def test_a_check_warns_of_a_worker_whose_tokens_no_cap_can_hold(processes, root):
+    """What only a cap needs is no problem: the suite can run, and the setting is named."""
+    suite = root / "suites" / "functions" / "suite.toml"
+    sound = processes.run("suite", "check", "functions", cwd=root)
+    suite.write_text(suite.read_text().replace("tokens_per_attempt = 10\n", ""))
+    trust(processes, root, "functions")
+    warned = processes.run("suite", "check", "functions", cwd=root)
+
+    assert (sound.code, warned.code) == (0, 0)
+    assert "tokens_per_attempt" not in sound.stdout
+    (line,) = [line for line in warned.stdout.splitlines() if "--max-tokens" in line]
+    assert line.startswith("warning: ")
+    assert "add `tokens_per_attempt`" in line
+
+
 def test_what_a_function_prints_is_no_result(processes, root):
     """Standard output holds one JSON object, whatever code of the suite prints there."""
     work = root / "suites" / "functions" / "work.py"

@@ -633,6 +633,16 @@ def test_an_erased_payload_is_gone_and_the_chain_stands(ledger, reopen):
     assert list(again.damaged_blobs()) == []
 
 
+def test_erasing_nothing_writes_nothing(ledger):
+    """No event, and no page of the file."""
+    ledger.put_blob(b"leak")
+    ledger.erase([sha256(b"leak")], reason="a password")
+    before = list(ledger.events())
+    ledger.erase([], reason="a password")
+
+    assert list(ledger.events()) == before
+
+
 def test_erasing_something_unknown_erases_nothing(ledger):
     """One wrong hash, and all stays as it was."""
     known = ledger.put_blob(b"kept")

@@ -18,7 +18,7 @@ from skillforge.adapters.blobs import FEWEST, Blobs
 from skillforge.adapters.codec import Codec, train
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.core.digest import sha256
-from skillforge.errors import BlobErased
+from skillforge.errors import BlobErased, LedgerError
 
 DICTIONARIES = "SELECT n FROM dictionaries ORDER BY sampled"
 
@@ -214,6 +214,27 @@ def test_erasing_what_no_dictionary_was_trained_on_leaves_them(path):
         ledger.erase([spared], reason="a name")
 
     assert ask(path, DICTIONARIES) == before != []
+
+
+def test_what_a_reader_kept_from_being_rewritten_is_so_when_asked_again(path):
+    """Asked again with nothing left to erase, it is the pages of before that go; then no more."""
+    leak = random.Random(0).randbytes(9000)
+    with closing(SqliteLedger(path, patience=0)) as ledger, closing(sqlite3.connect(path)) as db:
+        ledger.put_blob(leak)
+        db.execute("BEGIN")
+        db.execute("SELECT count(*) FROM blobs").fetchone()
+        with pytest.raises(LedgerError, match="still reads the pages of before"):
+            ledger.erase([sha256(leak)], reason="a key")
+        assert leak[-500:] in bytes_of(path)
+        db.rollback()
+        ledger.erase([], reason="a key")
+        assert leak[-500:] not in bytes_of(path)
+        log = path.with_name(f"{path.name}-wal")
+        done = path.read_bytes(), log.read_bytes()
+        ledger.erase([], reason="a key")
+
+        assert (path.read_bytes(), log.read_bytes()) == done
+        assert len(list(ledger.events())) == 1
 
 
 def test_what_was_compressed_by_a_dictionary_that_goes_stays_small(path):

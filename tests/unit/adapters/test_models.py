@@ -159,6 +159,46 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_a_call_that_is_dropped_while_litellm_prepares_it_goes_in_silence():
+    """Nobody can await what a thread of litellm's brings too late, so nobody is warned of it.
+
+    So it is with a second Ctrl-C, or where the ledger cannot be written any more.
+    """
+    done = run_python(
+        PROLOGUE
+        + """
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+class Late(ThreadPoolExecutor):
+    def submit(self, work):
+        def held():
+            made.append(type(result := work()).__name__)
+            loop.call_soon_threadsafe(call.cancel)
+            dropped.wait()
+            return result
+        return super().submit(held)
+
+async def drop():
+    global loop, call
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(Late(1))
+    prices = {"input_per_million": 1.0, "output_per_million": 1.0}
+    model = LitellmModel("openai/echo", api_base="http://127.0.0.1:9/v1", prices=prices)
+    call = asyncio.create_task(model.complete(REQUEST))
+    await asyncio.wait([call])
+    dropped.set()
+    await loop.shutdown_default_executor()
+    print(call.cancelled(), *made)
+
+made, dropped = [], Event()
+asyncio.run(drop())
+"""
+    )
+    assert (done.stdout, done.stderr) == ("True coroutine\n", "")
+
+
 def test_a_missing_key_is_named():
     """Without a key the error names the variable to set, and nothing is sent."""
     ask = "\nimport asyncio; asyncio.run(LitellmModel('openai/gpt-4o-mini').complete(REQUEST))"

@@ -30,4 +30,4 @@ def test_the_spend_says_how_much_of_it_a_crash_left_unsettled():
 
     assert "unsettled" not in before
     assert "60 tokens, 9 rollouts" in after
-    assert "20 tokens and 3 rollouts of it unsettled" in after
+    assert "unsettled 3 rollouts without a record, and $0.25 and 20 tokens in no bill" in after

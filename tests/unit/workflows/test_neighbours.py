@@ -8,7 +8,7 @@ from support.world import DotIndex, LetterEmbedder, PlantedWorker, make_world, s
 from skillforge.analytics import decisions_frame
 from skillforge.core.events import NewEvent
 from skillforge.core.gate import Decision, GateRules
-from skillforge.core.rollout import Attempt, Failure, FailureKind
+from skillforge.core.rollout import Attempt, Cause, Failure, FailureKind
 from skillforge.core.task import Split
 from skillforge.workflows.cohorts import OPEN, close_cohorts, read_cohorts
 from skillforge.workflows.evolve import Evolver, EvolveSettings
@@ -54,6 +54,20 @@ class CrashingWorker(PlantedWorker):
         if task.skill == "pine" and skills[0].name == "oak" and tried.output == "wrong":
             gone = Failure(kind=FailureKind.INFRA, message="out of memory", where="worker")
             return Attempt(output="", failure=gone)
+        return tried
+
+
+class LateWorker(PlantedWorker):
+    """Runs out of time on every task of pine that it does not solve with oak."""
+
+    async def attempt(self, task, skills, *, seed):
+        """Solve the task or not, or be late."""
+        tried = await super().attempt(task, skills, seed=seed)
+        if task.skill == "pine" and skills[0].name == "oak" and tried.output == "wrong":
+            late = Failure(
+                kind=FailureKind.AGENT, message="timeout", where="worker", cause=Cause.TIMEOUT
+            )
+            return Attempt(output="", failure=late)
         return tried
 
 
@@ -146,6 +160,23 @@ def test_an_edit_that_crashes_its_neighbours_tasks_is_not_served(tmp_path):
     assert found["decision"] == "insufficient_evidence"
     assert "infrastructure" in found["reasons"][0]
     assert report.adopted is report.staged is None
+    assert replay(world.ledger).problems == ()
+
+
+def test_what_the_agent_fails_by_on_its_neighbours_tasks_is_told(world):
+    """By arm and cause, in the numbers and in the reasons, as for the edit's own tasks."""
+    late = LateWorker(base=0.2, examples=0.4)
+    report = asyncio.run(evolver(world, late).evolve("oak"))
+
+    (found,) = report.to_json()["neighbours"]
+    (rejected,) = [c for c in report.candidates if c.id == found["candidate"]]
+    times = found["agent_failures"]["with"]["timeout"]
+    assert found["agent_failures"] == {"with": {"timeout": times}, "without": {}}
+    assert 0 < times <= found["neighbours"][0]["tasks"]
+    assert rejected.reasons[-1] == (
+        "agent failures on its neighbours' tasks, which score 0: "
+        f"{times} (timeout {times}) with and 0 without the edit"
+    )
     assert replay(world.ledger).problems == ()
 
 
