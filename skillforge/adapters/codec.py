@@ -12,6 +12,7 @@ skills.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 LEVEL, DICTIONARY = 3, 32_768
@@ -81,7 +82,10 @@ def dictionary_id(dictionary: bytes) -> int:
 
 
 class Codec:
-    """Compresses by the one of some dictionaries that suits; decompresses by whichever was used."""
+    """Compresses by the one of some dictionaries that suits; decompresses by whichever was used.
+
+    One thread at a time may compress; any number may decompress.
+    """
 
     def __init__(self, dictionaries: Sequence[bytes]) -> None:
         """Take the dictionaries, as `train` returned them, the newest last."""
@@ -94,6 +98,7 @@ class Codec:
         self._decompressors = {0: zstandard.ZstdDecompressor()}
         for known in map(zstandard.ZstdCompressionDict, dictionaries):
             self._decompressors[known.dict_id()] = zstandard.ZstdDecompressor(dict_data=known)
+        self._reading = Lock()  # two threads in one decompressor read each other's bytes
 
     def compress(self, blobs: Sequence[bytes]) -> list[bytes]:
         """Return the frames of blobs that belong together, by what suits the largest of them.
@@ -122,7 +127,8 @@ class Codec:
         """
         try:
             named = self._zstd.get_frame_parameters(frame).dict_id
-            return bytes(self._decompressors[named].decompress(frame))
+            with self._reading:
+                return bytes(self._decompressors[named].decompress(frame))
         except (self._zstd.ZstdError, TypeError) as error:
             raise ValueError(str(error)) from error
         except KeyError as error:

@@ -1,6 +1,7 @@
 """Frames, what they are compressed by, and when a new dictionary is worth having."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -87,3 +88,18 @@ def test_what_is_no_frame(frame):
     (whole,) = Codec([]).compress([b"something longer than its frame" * 9])
     with pytest.raises(ValueError):
         Codec([]).decompress(whole[:-5])
+
+
+def test_two_threads_read_at_once():
+    """Each gets its own bytes: a dictionary is trained on old frames while others are read."""
+    draw = random.Random(0)
+    blobs = [draw.randbytes(2_000) * 400 for _ in range(8)]
+    codec = Codec([])
+    frames = codec.compress(blobs)
+
+    def are_right(_):
+        pairs = [*zip(frames, blobs, strict=True)] * 20
+        return all(codec.decompress(frame) == blob for frame, blob in pairs)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(are_right, range(4)))
