@@ -30,8 +30,10 @@ from skillforge.errors import BlobErased, LedgerError
 FEWEST, MOST = 512, 10_000
 """Blobs from one training to the next: half as many as are there, within these bounds."""
 
-SAMPLE, PIECE, PIECES = 250_000, 16_384, 1_000
-"""Of a sample: bytes that are enough, bytes from the beginning of a blob, blobs at most."""
+SAMPLE, PIECE, PIECES, LARGEST = 250_000, 16_384, 1_000, 65_536
+"""Of a sample: bytes that are enough, bytes from the beginning of a blob, blobs at most, bytes of
+the frame of one: a larger one gains next to nothing by a dictionary, and would be held in memory
+several times over."""
 
 PAGE, STATEMENT, READ = 500, 1024, 50
 """Rows that are read by one statement, that are written by one, blobs of a sample read by one."""
@@ -206,15 +208,15 @@ class Blobs:
         )
 
     def _frames(self, ids: Sequence[int]) -> dict[int, bytes]:
-        """Return the frames of blobs that are not erased, in the order of their ids.
+        """Return the frames of blobs, but for large and erased ones, in the order of their ids.
 
         They come as one row: a thread that reads gives way to others at each.
         """
         query = (
             "SELECT json_group_object(id, hex(data)) FROM blobs"
-            " WHERE data IS NOT NULL AND id IN (SELECT value FROM json_each(?))"
+            " WHERE length(data) <= ? AND id IN (SELECT value FROM json_each(?))"
         )
-        (row,) = self._db.execute(query, (json.dumps(ids),)).fetchone()
+        (row,) = self._db.execute(query, (LARGEST, json.dumps(ids))).fetchone()
         frames = {int(at): bytes.fromhex(frame) for at, frame in json.loads(row).items()}
         return {at: frames[at] for at in ids if at in frames}
 

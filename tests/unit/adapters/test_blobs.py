@@ -14,7 +14,7 @@ from threading import Event as Signal
 
 import pytest
 
-from skillforge.adapters.blobs import FEWEST, Blobs
+from skillforge.adapters.blobs import FEWEST, LARGEST, Blobs
 from skillforge.adapters.codec import Codec, train
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.core.digest import sha256
@@ -268,6 +268,20 @@ def test_a_damaged_blob_is_in_nobodys_way(path):
         ledger.erase([sha256(blobs[5])], reason="a name")
         assert len(ledger.damaged_blobs()) == 2
         assert ledger.get_blob(sha256(blobs[7])) == blobs[7]
+
+
+def test_large_blobs_are_in_no_sample(path):
+    """Of a ledger with large ones a dictionary is trained on the others, and all can be read."""
+    draw = random.Random("large")
+    large = [draw.randbytes(LARGEST) for _ in range(40)]
+    blobs = payloads(FEWEST)
+    fill(path, [*large, *blobs], batch=FEWEST + len(large))
+    query = "SELECT length(data) FROM samples JOIN blobs ON blob = id"
+    sampled = ask(path, query)
+
+    assert len(sampled) > FEWEST // 2
+    assert max(sampled) < LARGEST
+    assert_readable(path, [*large, *blobs])
 
 
 # --- While one is trained -------------------------------------------------------------------------
