@@ -31,12 +31,14 @@ def reusable_key(kind: str, data: Mapping[str, Any]) -> str | None:
 
 
 def _shows_edit(arm: str, subject: str) -> bool:
-    """Whether an arm shows the edit that is under test.
+    """Whether an arm shows what is under test.
 
     Where a library with the edit is compared with the same one without it, for harm, the base arm
     does: its subject begins with ``with:``.
     """
-    return subject.startswith("with:") or (arm != "base" and not subject.startswith("without:"))
+    if subject.startswith(("with:", "without:")):
+        return subject.startswith("with:")
+    return arm not in ("base", "none")
 
 
 def write_rollout(rollout: Rollout) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class Registration:
     order: tuple[str, ...] = field(repr=False)
     """Task ids in betting order."""
     enough: float
-    """E-value at which betting may stop; see `run_course`."""
+    """E-value at which betting may stop; see `skillforge.core.gate.find_stop`."""
     lineage: str
     """Revisions of the same proposal share a lineage, and with it the tasks already spent."""
     blocks: tuple[int, ...] = ()

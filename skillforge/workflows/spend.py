@@ -9,7 +9,8 @@ from skillforge.errors import ConfigError
 
 Amount = TypeVar("Amount", int, float)
 UNSETTLED = "unsettled"
-"""Role of what was claimed before a crash and is in no bill; see `skillforge.workflows.account`."""
+"""Role of what was claimed before a start was cut off and is in no bill; see
+`skillforge.workflows.account`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +109,8 @@ class Spend:
     """Attempts made in this run, also those of which no rollout could be stored; not one that the
     budget refused. Reused ones are counted in ``cached``."""
     unsettled: int = 0
-    """Those of them that an earlier start may have made and has left no record of: a crash cut
-    them off, or the disk was full. What they may have cost has a role of that name."""
+    """Those of them that an earlier start may have made and has left no record of: it was cut off,
+    or the disk was full. What they cost may be in a bill; the role of that name is what is not."""
     cached: int = 0
     seconds: float = 0.0
     """Seconds, wall clock, since the run was started or gone on with."""
