@@ -28,7 +28,7 @@ from typing import Any
 from skillforge.adapters.model_prices import listed_prices, stated_prices
 from skillforge.core.chat import CallFailed, ChatReply, ChatRequest, Cost, ToolCall
 from skillforge.core.digest import json_digest
-from skillforge.core.retry import Verdict, judge
+from skillforge.core.retry import Judgement, judge
 from skillforge.core.rollout import Failure, FailureKind
 from skillforge.errors import ConfigError, SkillforgeError
 
@@ -115,20 +115,20 @@ class LitellmModel:
             ours = [link for link in _causes(error) if isinstance(link, SkillforgeError)]
             if ours:
                 raise ours[0] from error
-            verdict = _verdict(error)
-            if verdict.pile == "config":
-                raise ConfigError(f"model {self._name!r}: {verdict.message}") from error
-            raise self._failed(request, verdict, _retry_after(error)) from error
+            found = _judged(error)
+            if found.pile == "config":
+                raise ConfigError(f"model {self._name!r}: {found.message}") from error
+            raise self._failed(request, found, _retry_after(error)) from error
 
-    def _failed(self, request: ChatRequest, verdict: Verdict, wait: float | None) -> CallFailed:
-        kind = FailureKind.AGENT if verdict.pile == "agent" else FailureKind.INFRA
-        message = f"model {self._name!r}: {verdict.message}"
+    def _failed(self, request: ChatRequest, found: Judgement, wait: float | None) -> CallFailed:
+        kind = FailureKind.AGENT if found.pile == "agent" else FailureKind.INFRA
+        message = f"model {self._name!r}: {found.message}"
         return CallFailed(
-            Failure(kind=kind, message=message, where="model", cause=verdict.cause),
-            again=verdict.pile == "again",
-            busy=verdict.busy,
+            Failure(kind=kind, message=message, where="model", cause=found.cause),
+            again=found.pile == "again",
+            busy=found.busy,
             wait=wait,
-            cost=self._bound(request) if verdict.billed else Cost(),
+            cost=self._bound(request) if found.billed else Cost(),
         )
 
     def _bound(self, request: ChatRequest) -> Cost:
@@ -356,7 +356,7 @@ def _seconds(value: str) -> float | None:
         return None
 
 
-def _verdict(error: BaseException) -> Verdict:
+def _judged(error: BaseException) -> Judgement:
     """Sort one failed attempt into its pile."""
     return judge(
         kind=type(error).__name__,

@@ -86,7 +86,7 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Judgement:
     """What a failed attempt means."""
 
     pile: Pile
@@ -99,7 +99,7 @@ class Verdict:
     """What the agent failed by, where it is the agent's failure."""
 
 
-def judge(*, kind: str, causes: Collection[str], status: int, said: str) -> Verdict:
+def judge(*, kind: str, causes: Collection[str], status: int, said: str) -> Judgement:
     """Sort one failed attempt into its pile.
 
     Args:
@@ -108,14 +108,14 @@ def judge(*, kind: str, causes: Collection[str], status: int, said: str) -> Verd
         status: HTTP status, or 0 where there was none.
         said: Message of the error.
 
-    >>> verdict = judge(kind="RateLimitError", causes=(STATUS,), status=429, said="slow down")
-    >>> verdict.pile, verdict.busy, verdict.billed
+    >>> found = judge(kind="RateLimitError", causes=(STATUS,), status=429, said="slow down")
+    >>> found.pile, found.busy, found.billed
     ('again', True, False)
     """
     answered = STATUS in causes
     unserved = answered and status not in GATEWAY
     pile, advice = _pile(kind, set(causes), status, said)
-    return Verdict(
+    return Judgement(
         pile=pile,
         message=plain(said) + advice,
         busy=answered and status in BUSY,

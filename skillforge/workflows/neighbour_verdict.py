@@ -24,7 +24,7 @@ from skillforge.workflows.contrast import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class NeighbourVerdict:
     """What the rollouts in the ledger say of an edit's neighbours."""
 
     standing: AverageHarm
@@ -43,7 +43,7 @@ class Verdict:
         }
 
 
-def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) -> Verdict:
+def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) -> NeighbourVerdict:
     """Recompute a verdict from the rollouts in the ledger.
 
     Args:
@@ -76,7 +76,7 @@ def read_verdict(ledger: Ledger, registered: Event, stopped: str | None = None) 
         {**hit, **rows.get(hit["skill"], _row((), 1.0, False))} for hit in registered.data["near"]
     ]
     spent = registered.data["spent"]
-    return Verdict(
+    return NeighbourVerdict(
         standing=standing,
         unused=tuple(unused),
         found={
