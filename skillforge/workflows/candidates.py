@@ -41,7 +41,11 @@ class Standing:
 
 @dataclass(slots=True, kw_only=True)
 class Candidate:
-    """One edit on its way to a decision."""
+    """One edit on its way to a decision.
+
+    It is open until it ends before the gate (`close`: refused, screened out …) or a run has bet on
+    it (`stand`). After that the check of its neighbours may still take the decision back.
+    """
 
     id: str
     proposal: Proposal

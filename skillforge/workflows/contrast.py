@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skillforge.core.digest import sha256
 from skillforge.core.gate import FEWEST_FAMILIES, GateRules
 from skillforge.core.package import Package
 from skillforge.core.rollout import Arm, Pair, Rollout, Void, pair_up
@@ -153,8 +154,6 @@ def spread(tasks: Sequence[Task], count: int, seed: int, *salt: int) -> list[Tas
 
 def salt_of(text: str) -> int:
     """Return a stable number for a name, to keep random draws of different skills apart."""
-    from skillforge.core.digest import sha256
-
     return int(sha256(text.encode())[:8], 16)
 
 

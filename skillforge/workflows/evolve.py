@@ -108,13 +108,13 @@ class Evolver:
         tasks = {split: self._tasks(skill, split) for split in (*Split,) if split != Split.SEALED}
         every = [t for group in tasks.values() for t in group]
         context = freeze_context(self.retriever, skill, every, self.settings.k)
-        gate = self._admission(skill, tasks[Split.CONFIRM], context)
+        admission = self._admission(skill, tasks[Split.CONFIRM], context)
         try:
-            await self._watch(gate, report)
+            await self._watch(admission, report)
         except BudgetSpent as spent:
             report.stopped_by = str(spent)
             return report
-        await self._improve(gate, report, tasks)
+        await self._improve(admission, report, tasks)
         return report
 
     def _admission(self, skill: str, tasks: Sequence[Task], context: Context) -> Admission:
@@ -130,7 +130,7 @@ class Evolver:
             cohort_size=self.cohort_size,
         )
 
-    async def _watch(self, gate: Admission, report: SkillReport) -> None:
+    async def _watch(self, admission: Admission, report: SkillReport) -> None:
         """Let the version on probation bet on against its parent; roll it back if that says so."""
         curator, skill = self.curator, report.skill
         mine = [r.candidate for r in registered(self.bench, skill).values() if r.on_probation]
@@ -146,24 +146,24 @@ class Evolver:
         try:
             if candidate.decision is not Decision.ROLLED_BACK:
                 parent = curator.package(skill, candidate.standing.registration.base)
-                await gate.decide(parent, [candidate], on_probation=True)
+                await admission.decide(parent, [candidate], on_probation=True)
         finally:
             carry.take_back(curator, candidate)
 
     async def _improve(
-        self, gate: Admission, report: SkillReport, tasks: Mapping[Split, Sequence[Task]]
+        self, admission: Admission, report: SkillReport, tasks: Mapping[Split, Sequence[Task]]
     ) -> None:
         """Bring carried and new candidates to the gate, and serve the best that is proven."""
         base, carried = self._start(report.skill)
         report.base = base.version
         try:
-            brief = await self._diagnose(base, tasks, gate.context)
+            brief = await self._diagnose(base, tasks, admission.context)
             report.audit = brief.audit
             new = await self._candidates(brief, tasks, carried)
             report.candidates += new
-            await self._screen(base, new, tasks[Split.SCREEN], gate.context)
+            await self._screen(base, new, tasks, admission.context)
             report.candidates += carried
-            await gate.decide(base, [*carried, *(c for c in new if c.open)])
+            await admission.decide(base, [*carried, *(c for c in new if c.open)])
         except BudgetSpent as spent:
             report.stopped_by = str(spent)
             for candidate in report.candidates:
@@ -197,7 +197,6 @@ class Evolver:
     ) -> Brief:
         seed, salt = self.bench.seed, salt_of(base.name)
         chosen = spread(tasks[Split.PROPOSE], self.settings.propose_tasks, seed, salt, 0)
-        anchors = spread(tasks[Split.SCREEN], self.settings.anchors, seed, salt, 1)
         rollouts = await self.bench.rollouts(
             contrast.arm_cells(chosen, arm="base", package=base, context=context, purpose="propose")
         )
@@ -206,7 +205,8 @@ class Evolver:
             for task, rollout in zip(chosen, rollouts, strict=True)
             if rollout.score is not None
         )
-        audit = await audit_units(self.bench, base, audited_units(base), anchors, context)
+        anchors, units = self._anchors(base, tasks), audited_units(base)
+        audit = await audit_units(self.bench, base, units, anchors, context)
         return Brief(
             package=base,
             attempts=attempts,
@@ -214,6 +214,11 @@ class Evolver:
             informative=audit.informative,
             seed=seed,
         )
+
+    def _anchors(self, base: Package, tasks: Mapping[Split, Sequence[Task]]) -> list[Task]:
+        """Return the screen tasks for audit and screen alike, which share the base rollouts."""
+        seed, salt = self.bench.seed, salt_of(base.name)
+        return spread(tasks[Split.SCREEN], self.settings.anchors, seed, salt, 1)
 
     def _output(self, rollout: Rollout) -> str:
         """Return what was answered; nothing where it was erased meanwhile."""
@@ -258,11 +263,10 @@ class Evolver:
         self,
         base: Package,
         candidates: Sequence[Candidate],
-        tasks: Sequence[Task],
+        tasks: Mapping[Split, Sequence[Task]],
         context: Context,
     ) -> None:
-        anchors = spread(tasks, self.settings.anchors, self.bench.seed, salt_of(base.name), 1)
-        running = [c for c in candidates if c.open]
+        running, anchors = [c for c in candidates if c.open], self._anchors(base, tasks)
         keep = self.settings.max_confirm
         await screen(self.bench, base, running, anchors, context, keep=keep)
         for candidate in running:

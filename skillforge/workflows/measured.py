@@ -35,7 +35,9 @@ def measure(kind: str, shared: Sequence[Rollout], arm: Sequence[Rollout]) -> Num
     """Return the numbers of one arm against the shared one, task by task.
 
     Args:
-        kind: `SCREEN`, where the shared arm is the base; `AUDIT`, where it is the augmented one.
+        kind: `SCREEN`, where the shared arm is the base; `AUDIT`, where it is the augmented one,
+            for a unit is worth what the whole has over the rest. Its rollouts say ``base`` either
+            way: both share them.
         shared: Rollouts of the shared arm, one for each task.
         arm: Rollouts of the other, in the same order.
     """
