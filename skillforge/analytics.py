@@ -275,9 +275,9 @@ def _running(outcomes: Sequence[Pair | Void], registration: Registration) -> Ite
 def spend_frame(ledger: Ledger) -> pl.DataFrame:
     """Return one row per run, oldest first; amounts are null while a run is open.
 
-    ``usd`` in USD; ``rollouts`` were run, ``unsettled`` of them at a crash, ``cached`` ones reused;
-    ``seconds`` are wall clock, ``model_seconds`` those of them with a call in flight. ``started``
-    is UTC.
+    ``usd`` in USD; ``rollouts`` were run, ``unsettled`` of them without a record, ``cached`` ones
+    reused; ``seconds`` are wall clock, ``model_seconds`` those of them with a call in flight.
+    ``started`` is UTC.
     """
     rows: dict[str, dict[str, Any]] = {}
     for event in ledger.events(kinds=("run.started", "run.finished")):
