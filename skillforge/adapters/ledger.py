@@ -33,8 +33,8 @@ SELECT_EVENTS = "SELECT seq, at, kind, run, data, previous, hash FROM events"
 CACHE_KIB, WAL_PAGES = 65_536, 4_000
 """Memory for pages, and pages that the write-ahead log holds before they move to the file."""
 
-TO_REWRITE = 1
-"""``user_version`` of a file some of whose pages may still hold what was erased."""
+LAST_ERASED = "SELECT coalesce(max(seq), 0) FROM events WHERE kind = 'blob.erased'"
+"""The event after which pages may hold what was erased, until ``user_version`` is its number."""
 
 Train = Callable[[Sequence[bytes], Sequence[bytes]], bytes | None]
 """See `skillforge.adapters.codec.train`."""
@@ -234,10 +234,10 @@ class SqliteLedger:
                 self._blobs.erase(digests)
                 data = {"blobs": list(digests), "reason": reason}
                 self._insert_events([NewEvent(kind="blob.erased", data=data)])
-                self._db.execute(f"PRAGMA user_version = {TO_REWRITE}")
         with self._explained():
-            (state,) = self._db.execute("PRAGMA user_version").fetchone()
-            if state != TO_REWRITE:
+            (last,) = self._db.execute(LAST_ERASED).fetchone()
+            (rewritten,) = self._db.execute("PRAGMA user_version").fetchone()
+            if last <= rewritten:
                 return
             self._db.execute("VACUUM")
             (busy, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -246,7 +246,7 @@ class SqliteLedger:
                     f"{self.path}: erased, but another process still reads the pages of before: "
                     "end it, then run the same command again"
                 )
-            self._db.execute("PRAGMA user_version = 0")
+            self._db.execute(f"PRAGMA user_version = {last}")
 
     def load_checkpoint(self) -> tuple[Event, bytes] | None:
         """Return what was kept at an event, if it is whole and that event is still there."""

@@ -11,6 +11,7 @@ import textwrap
 from contextlib import closing
 from pathlib import Path
 from threading import Event as Signal
+from threading import Thread
 
 import pytest
 
@@ -18,6 +19,7 @@ from skillforge.adapters.blobs import FEWEST, LARGEST, Blobs
 from skillforge.adapters.codec import Codec, train
 from skillforge.adapters.ledger import SqliteLedger
 from skillforge.core.digest import sha256
+from skillforge.core.events import NewEvent
 from skillforge.errors import BlobErased, LedgerError
 
 DICTIONARIES = "SELECT n FROM dictionaries ORDER BY sampled"
@@ -235,6 +237,54 @@ def test_what_a_reader_kept_from_being_rewritten_is_so_when_asked_again(path):
 
         assert (path.read_bytes(), log.read_bytes()) == done
         assert len(list(ledger.events())) == 1
+
+
+def test_what_another_process_erases_while_the_file_is_rewritten_goes_as_well(path):
+    """The end of the one's rewriting is not taken for the end of the other's."""
+    rng = random.Random(0)
+    leaks = [rng.randbytes(9000) for _ in range(2)]
+    digests = [*map(sha256, leaks)]
+    committed, marked = Signal(), Signal()
+    said: dict[str, str] = {}
+    with closing(SqliteLedger(path)) as one, closing(SqliteLedger(path)) as other:
+        one.record([], blobs=leaks)
+        second = Thread(target=lambda: other.erase(digests[1:], reason="another key"))
+
+        def in_the_one(statement):
+            if "wal_checkpoint" in said.get("one", "") and not committed.is_set():
+                second.start()
+                committed.wait(30)
+            said["one"] = statement
+
+        def in_the_other(statement):
+            if said.get("other") == "COMMIT" and not committed.is_set():
+                committed.set()
+                marked.wait(30)
+            said["other"] = statement
+
+        other._db.set_trace_callback(in_the_other)
+        one._db.set_trace_callback(in_the_one)
+        one.erase(digests[:1], reason="a key")
+        marked.set()
+        second.join()
+
+        assert committed.is_set()
+        assert not [leak for leak in leaks if leak[-500:] in bytes_of(path)]
+
+
+def test_a_rewriting_that_an_earlier_version_was_cut_off_in_is_made_up_for(path):
+    """It left nothing in the file but the event."""
+    leak = random.Random(0).randbytes(9000)
+    with closing(SqliteLedger(path)) as ledger:
+        ledger.put_blob(leak)
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("PRAGMA secure_delete = 0")
+            db.execute("UPDATE blobs SET data = NULL")
+        ledger.append([NewEvent(kind="blob.erased", data={"blobs": [sha256(leak)], "reason": "-"})])
+        assert leak[-500:] in bytes_of(path)
+        ledger.erase([], reason="a key")
+
+        assert leak[-500:] not in bytes_of(path)
 
 
 def test_what_was_compressed_by_a_dictionary_that_goes_stays_small(path):
