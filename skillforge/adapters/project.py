@@ -100,10 +100,10 @@ class EmbeddingSection(_Section):
 class BudgetSection(_Section):
     """Caps of one run."""
 
-    usd: float | None = Field(None, ge=0)
+    usd: float | None = Field(None, ge=0, allow_inf_nan=False)
     tokens: int | None = Field(None, ge=0)
     rollouts: int | None = Field(None, ge=0)
-    minutes: float | None = Field(None, ge=0)
+    minutes: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
 class ExecutorSection(_Section):

@@ -25,6 +25,8 @@ from skillforge.errors import ConfigError, InfraError
 
 _INFRA = (InfraError, ConnectionError, MemoryError)
 """What a function raises where nothing was learnt about the task."""
+_MOST = 2**53
+"""Tokens of one attempt: what JSON can hold, and sums of them."""
 
 
 class Function(Protocol):
@@ -44,8 +46,8 @@ class _Answer(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     output: str
-    prompt_tokens: int = Field(0, ge=0)
-    completion_tokens: int | None = Field(None, ge=0)
+    prompt_tokens: int = Field(0, ge=0, le=_MOST)
+    completion_tokens: int | None = Field(None, ge=0, le=_MOST)
     cost_usd: float | None = Field(None, ge=0, allow_inf_nan=False)
     finish_reason: str = "stop"
 

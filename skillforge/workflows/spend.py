@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from skillforge.errors import ConfigError
@@ -24,15 +25,15 @@ class Caps:
     """Of one start: a run that is gone on with has them anew."""
 
     def __post_init__(self) -> None:
-        """Check the caps: nothing passes one that is no number.
+        """Check the caps: nothing passes one that is infinite or no number.
 
         Raises:
-            ConfigError: One is below 0, or no number.
+            ConfigError: One is below 0, infinite, or no number.
         """
         for name, cap in asdict(self).items():
-            if cap is not None and not cap >= 0:
+            if cap is not None and not 0 <= cap < inf:
                 raise ConfigError(
-                    f"the cap of {name} is {cap}; expected a number of at least 0, or none at all"
+                    f"the cap of {name} is {cap}; expected a finite number of at least 0, or none"
                 )
 
     def less(self, spend: Spend) -> Caps:

@@ -109,6 +109,8 @@ def test_an_unknown_section_is_named(tmp_path):
         ("[gate]\nmargin = nan", "gate.margin", "nan"),
         ("[gate]\nmax_tasks = 0", "gate.max_tasks", "0"),
         ("[budget]\nusd = -1", "budget.usd", "-1"),
+        ("[budget]\nusd = inf", "budget.usd", "inf"),
+        ("[budget]\nminutes = nan", "budget.minutes", "nan"),
         ("[budget]\ntokens = 1.5", "budget.tokens", "1.5"),
         ("[budget]\nrollouts = []", "budget.rollouts", "[]"),
         ("[model]\nparallel = 0", "model.parallel", "0"),

@@ -174,7 +174,13 @@ def test_what_a_function_raises_is_its_failure(error, kind, message):
     assert message in done.failure.message
 
 
-@pytest.mark.parametrize("returned", [None, 4, {}, {"output": 4}, {"output": "4", "cost": 1}, b"4"])
+@pytest.mark.parametrize(
+    "returned",
+    [
+        *(None, 4, {}, b"4", {"output": 4}, {"output": "4", "cost": 1}),
+        *({"output": "4", tokens: 2**53 + 1} for tokens in ("prompt_tokens", "completion_tokens")),
+    ],
+)
 def test_a_wrong_return_says_what_was_expected(returned):
     """Anything but a text or a mapping with the known keys is the function's failure."""
 

@@ -304,9 +304,9 @@ def test_the_bill_is_split_by_role_and_told_once():
 
 
 @pytest.mark.parametrize("name", ["usd", "tokens", "rollouts", "minutes"])
-@pytest.mark.parametrize("cap", [float("nan"), -1])
+@pytest.mark.parametrize("cap", [float("nan"), float("inf"), -1])
 def test_a_cap_that_holds_nothing_is_refused(name, cap):
-    """A cap that is no number would let everything pass."""
+    """A cap that is infinite or no number would let everything pass."""
     with pytest.raises(ConfigError, match=f"cap of {name} is {cap}"):
         Caps(**{name: cap})
 
