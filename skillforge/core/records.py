@@ -17,8 +17,9 @@ def reusable_key(kind: str, data: Mapping[str, Any]) -> str | None:
     """Return the key under which a rollout is found again; None where it is to be made again.
 
     A failure is, but for one: that the model was away is the word of the program that the skill
-    steers. Attempts with the edit that end so stand, or an edit that makes the program say it where
-    it would lose had its losses drawn again until they are gains.
+    steers. Where what is under test was shown, or what it is compared with, an attempt that ends so
+    stands, or a skill that makes the program say it where it would lose had its losses drawn again
+    until they are gains.
 
     Args:
         kind: Of the event that holds the rollout.
@@ -26,19 +27,8 @@ def reusable_key(kind: str, data: Mapping[str, Any]) -> str | None:
     """
     if kind == "rollout.failed":
         outage = data.get("failure", {}).get("cause") == Cause.OUTAGE
-        return data["key"] if outage and _shows_edit(data["arm"], data["subject"]) else None
+        return data["key"] if outage and data["subject"] else None
     return data["key"] if kind == "rollout.finished" else None
-
-
-def _shows_edit(arm: str, subject: str) -> bool:
-    """Whether an arm shows what is under test.
-
-    Where a library with the edit is compared with the same one without it, for harm, the base arm
-    does: its subject begins with ``with:``.
-    """
-    if subject.startswith(("with:", "without:")):
-        return subject.startswith("with:")
-    return arm not in ("base", "none")
 
 
 def write_rollout(rollout: Rollout) -> dict[str, Any]:
