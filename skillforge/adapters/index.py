@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -124,16 +124,16 @@ def _write(path: Path, data: bytes) -> None:
     """Replace a file in one step; readers see the old bytes or the new ones."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        fresh = path.with_name(f".{path.name}.{token_hex(4)}")
         try:
-            with os.fdopen(handle, "wb") as stream:
+            with fresh.open("xb") as stream:  # readable by whom the rest of the project is
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            Path(name).replace(path)
+            fresh.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
-                Path(name).unlink()
+                fresh.unlink()
             raise
     except OSError as error:
         raise ConfigError(

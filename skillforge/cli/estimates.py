@@ -27,7 +27,8 @@ def of_rollouts(engine: Engine, skills: list[str], low: int, high: int) -> Repor
     if not tasks:
         raise SuiteError(
             f"suite {suite.name} has no tasks for {', '.join(skills)}: name the skill in the "
-            f"tasks' `skill` field; it has tasks for {', '.join(suite.skills) or 'no skill'}"
+            f"tasks' `skill` field, or another suite with --suite; it has tasks for "
+            f"{', '.join(suite.skills) or 'no skill'}"
         )
     return estimate(engine.worker, tasks, [longest], fewest=low, most=high).to_json()
 

@@ -176,8 +176,8 @@ def night_order(engine: Engine) -> list[str]:
         if not curator.state.skills:
             require_served(curator.state, "")
         raise SuiteError(
-            f"suite {engine.suite.name} has no tasks for any served skill; it has tasks for "
-            f"{', '.join(engine.suite.skills) or 'no skill'}"
+            f"suite {engine.suite.name} has no tasks for any served skill: name another with "
+            f"--suite; it has tasks for {', '.join(engine.suite.skills) or 'no skill'}"
         )
     unmeasured = Decision.UNMEASURED.value
     return sorted(known, key=lambda n: curator.state.skills[n].evidence != unmeasured)

@@ -71,6 +71,15 @@ def test_a_saved_index_comes_back_the_same(vectors, tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["skills.index"]
 
 
+def test_an_index_may_be_read_by_whom_other_files_may(vectors, tmp_path):
+    """A project is read by other users too."""
+    path, other = tmp_path / "index.faiss", tmp_path / "other"
+    open_index(vectors).save(path, ids=IDS, fingerprint="texts")
+    other.touch()
+
+    assert path.stat().st_mode == other.stat().st_mode
+
+
 def test_a_stale_index_is_not_loaded(vectors, tmp_path):
     """Another fingerprint than that of what was indexed makes the file worthless."""
     path = tmp_path / "skills.index"
